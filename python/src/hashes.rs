@@ -7,10 +7,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::problem::{self, ProblemTuple};
-use crate::supervise::{Counts, supervise};
+use crate::supervise::{TallySum, supervise};
 use crate::{path, problems_of};
 
-/// What to hash and how: the attributes of `_HashRequest` in `haul/_sync.py`.
+/// Arguments of a hash run: the attributes of `_HashRequest` in `haul/_sync.py`.
 #[derive(FromPyObject)]
 pub(crate) struct HashRequest {
     path: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) fn hash_tree(
 ) -> PyResult<(Vec<HashedFile>, Vec<ProblemTuple>)> {
     let cancel = CancelToken::default();
     let sum = builder(request)?.cancel_with(&cancel);
-    match supervise(py, &cancel, progress, move |counts: &Counts| sum.run_with(counts))? {
+    match supervise(py, &cancel, progress, move |counts: &TallySum| sum.run_with(counts))? {
         Ok(hashes) => {
             let files = hashes.files.into_iter();
             let files = files

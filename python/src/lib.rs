@@ -30,14 +30,14 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use problem::ProblemTuple;
-use supervise::{Counts, supervise};
+use supervise::{TallySum, supervise};
 
-/// How often a file that changes while it is copied is copied again, if copies are verified.
+/// Maximum repetitions of a copy whose source changed during it, if copies are verified.
 const CHANGED_RETRIES: u32 = 3;
 
-/// What to copy and how: the attributes of `_Request` in `haul/__init__.py`.
+/// Arguments of a copy: the attributes of `_Request` in `haul/_copytree.py`.
 #[derive(FromPyObject)]
-struct Request {
+struct CopyTreeRequest {
     source: Vec<u8>,
     target: Vec<u8>,
     symlinks: bool,
@@ -54,10 +54,14 @@ struct Request {
 /// # Errors
 /// `ValueError` for an invalid request, and whatever `progress` or a signal handler raises.
 #[pyfunction]
-fn copy(py: Python<'_>, request: Request, progress: Option<Py<PyAny>>) -> PyResult<Vec<ProblemTuple>> {
+fn copy(
+    py: Python<'_>,
+    request: CopyTreeRequest,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<ProblemTuple>> {
     let cancel = CancelToken::default();
     let copy = builder(request)?.cancel_with(&cancel);
-    let work = move |counts: &Counts| copy.run_with(counts);
+    let work = move |counts: &TallySum| copy.run_with(counts);
     supervise(py, &cancel, progress, work)?
         .map_or_else(problems_of, |summary| Ok(problem::tuples(summary.problems)))
 }
@@ -65,7 +69,7 @@ fn copy(py: Python<'_>, request: Request, progress: Option<Py<PyAny>>) -> PyResu
 /// Returns the problems of a run that isn't complete.
 ///
 /// # Errors
-/// `ValueError` for what the caller has to change.
+/// `ValueError` for invalid arguments.
 fn problems_of(error: Error) -> PyResult<Vec<ProblemTuple>> {
     match error {
         Error::Incomplete(summary) | Error::Cancelled(summary) => Ok(problem::tuples(summary.problems)),
@@ -80,10 +84,10 @@ fn problems_of(error: Error) -> PyResult<Vec<ProblemTuple>> {
 
 /// Rules by which names are left out.
 #[pyclass(frozen)]
-struct Rules(Selector);
+struct ExclusionRules(Selector);
 
 #[pymethods]
-impl Rules {
+impl ExclusionRules {
     /// # Errors
     /// `ValueError` for the first that is invalid.
     #[new]
@@ -117,7 +121,7 @@ fn path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-fn builder(request: Request) -> PyResult<Copy> {
+fn builder(request: CopyTreeRequest) -> PyResult<Copy> {
     let reflink = reflink(&request.reflink)?;
     let list = request.names.map(name_list).transpose()?;
     let selection = Selection { rules: request.exclude, list, ..Selection::default() };
@@ -125,7 +129,7 @@ fn builder(request: Request) -> PyResult<Copy> {
     let [source, target] = [request.source, request.target].map(path);
     let change = |options: &mut CopyOptions| {
         options.recursive = true;
-        // As `shutil` does: the source itself may be a link in any case.
+        // Like `shutil`: the source itself may be a link in any case.
         options.dereference = if request.symlinks { Dereference::Operands } else { Dereference::Always };
         // `shutil.copystat` knows neither owners nor hard links, and ignores xattrs that the
         // target's file system refuses.
@@ -165,7 +169,7 @@ fn name_list(text: Vec<u8>) -> PyResult<Arc<NameList>> {
 #[pymodule]
 fn _haul(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<Rules>()?;
+    module.add_class::<ExclusionRules>()?;
     module.add_function(wrap_pyfunction!(copy, module)?)?;
     module.add_function(wrap_pyfunction!(sync::sync, module)?)?;
     module.add_function(wrap_pyfunction!(hashes::hash_tree, module)?)

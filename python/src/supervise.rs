@@ -1,4 +1,4 @@
-//! Runs work in a thread of its own while the calling thread waits, and serves Python meanwhile.
+//! Runs work in a thread of its own, while the calling thread serves Python.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -12,23 +12,23 @@ use haul_sys::block_signals;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 
-/// How long the calling thread waits before it looks for signals again.
+/// Interval at which the calling thread checks for signals.
 const SIGNALS_EVERY: Duration = Duration::from_millis(20);
 
 /// Minimum time between two calls of `progress`.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// Adds up what is done.
+/// Sum of the counts of a run.
 #[derive(Default)]
-pub(crate) struct Counts(Mutex<Tally>);
+pub(crate) struct TallySum(Mutex<Tally>);
 
-impl Counts {
+impl TallySum {
     fn now(&self) -> Tally {
         *lock(&self.0)
     }
 }
 
-impl Report for Counts {
+impl Report for TallySum {
     fn count(&self, more: Tally) {
         *lock(&self.0) += more;
     }
@@ -38,18 +38,18 @@ impl Report for Counts {
     fn debug(&self, _: &str) {}
 }
 
-/// Runs `work` and returns what it returns. An exception, from a signal handler or `progress`,
-/// cancels the work, and is raised once that has ended.
+/// Runs `work` and returns its result. An exception, from a signal handler or `progress`, cancels
+/// the work, and is raised once the work has ended.
 ///
 /// # Errors
-/// That exception, or that no thread can be started.
+/// The exception that `progress` raised, or an error if no thread can be started.
 pub(crate) fn supervise<T: Send + 'static>(
     py: Python<'_>,
     cancel: &CancelToken,
     progress: Option<Py<PyAny>>,
-    work: impl FnOnce(&Counts) -> T + Send + 'static,
+    work: impl FnOnce(&TallySum) -> T + Send + 'static,
 ) -> PyResult<T> {
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(TallySum::default());
     let (sender, mut receiver) = channel();
     let thread = {
         let counts = Arc::clone(&counts);
@@ -95,11 +95,11 @@ pub(crate) fn supervise<T: Send + 'static>(
     Ok(outcome)
 }
 
-/// What the calling thread does between two waits.
+/// Work of the calling thread between two waits.
 struct Server {
     progress: Option<Py<PyAny>>,
     called: Instant,
-    counts: Arc<Counts>,
+    counts: Arc<TallySum>,
 }
 
 impl Server {

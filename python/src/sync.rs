@@ -5,10 +5,10 @@ use haul::{CancelToken, Config, Selection, Sync};
 use pyo3::prelude::*;
 
 use crate::problem::{self, ProblemTuple};
-use crate::supervise::{Counts, supervise};
+use crate::supervise::{TallySum, supervise};
 use crate::{CHANGED_RETRIES, path, problems_of, reflink};
 
-/// What to make equal and how: the attributes of `_SyncRequest` in `haul/_sync.py`.
+/// Arguments of a sync: the attributes of `_SyncRequest` in `haul/_sync.py`.
 #[derive(FromPyObject)]
 pub(crate) struct SyncRequest {
     source: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) fn sync(
 ) -> PyResult<(Option<SyncCounts>, Vec<ProblemTuple>)> {
     let cancel = CancelToken::default();
     let sync = builder(request)?.cancel_with(&cancel);
-    match supervise(py, &cancel, progress, move |counts: &Counts| sync.run_with(counts))? {
+    match supervise(py, &cancel, progress, move |counts: &TallySum| sync.run_with(counts))? {
         Ok(summary) => {
             let tally = summary.tally;
             let counts = (

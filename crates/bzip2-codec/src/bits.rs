@@ -79,7 +79,7 @@ pub struct Bits {
 
 /// The bit string ended too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended;
+pub struct EndOfBits;
 
 /// Reads a bit string.
 #[derive(Clone)]
@@ -149,9 +149,9 @@ impl<'b> BitReader<'b> {
     ///
     /// # Errors
     /// At the end of the bytes.
-    pub fn skip(&mut self, count: u32) -> Result<(), Ended> {
+    pub fn skip(&mut self, count: u32) -> Result<(), EndOfBits> {
         if count > self.filled {
-            return Err(Ended);
+            return Err(EndOfBits);
         }
         self.drop_bits(count);
         Ok(())
@@ -161,7 +161,7 @@ impl<'b> BitReader<'b> {
     ///
     /// # Errors
     /// At the end of the bytes.
-    pub fn read(&mut self, count: u32) -> Result<u32, Ended> {
+    pub fn read(&mut self, count: u32) -> Result<u32, EndOfBits> {
         if count == 0 {
             return Ok(0);
         }
@@ -174,7 +174,7 @@ impl<'b> BitReader<'b> {
     ///
     /// # Errors
     /// At the end of the bytes.
-    pub fn read_bit(&mut self) -> Result<bool, Ended> {
+    pub fn read_bit(&mut self) -> Result<bool, EndOfBits> {
         Ok(self.read(1)? == 1)
     }
 
@@ -182,7 +182,7 @@ impl<'b> BitReader<'b> {
     ///
     /// # Errors
     /// At the end of the bytes.
-    pub fn read_magic(&mut self) -> Result<u64, Ended> {
+    pub fn read_magic(&mut self) -> Result<u64, EndOfBits> {
         Ok(u64::from(self.read(24)?) << 24 | u64::from(self.read(24)?))
     }
 }
@@ -217,7 +217,7 @@ mod tests {
             prop_assert_eq!(later.position(), skip.min(bits.bytes.len() as u64 * 8));
             let left = bits.bytes.len() as u64 * 8 - later.position();
             prop_assert!((0..left).all(|_| later.read_bit().is_ok()));
-            prop_assert_eq!(later.read_bit(), Err(Ended));
+            prop_assert_eq!(later.read_bit(), Err(EndOfBits));
         }
 
         #[test]

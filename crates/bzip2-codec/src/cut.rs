@@ -1,7 +1,7 @@
 //! Cuts compressed input at candidate block boundaries, so that several threads can decode it.
 
 use crate::find::{Finder, SCANNED};
-use crate::unpack::Piece;
+use crate::unpack::InputPiece;
 
 /// Maximum size of a piece, in bytes. No compressed block is longer.
 const PIECE_MAX: usize = 4 << 20;
@@ -24,16 +24,16 @@ pub struct Cutter {
 impl Cutter {
     /// Cuts off the piece that ends at `place`. If the next one starts at a candidate, both share
     /// the byte there.
-    fn cut(&mut self, place: usize, next: Option<u64>) -> Piece {
+    fn cut(&mut self, place: usize, next: Option<u64>) -> InputPiece {
         let end = place + usize::from(next.is_some());
         let bytes = self.bytes[self.begun..end].to_vec();
         let start = self.start + self.begun as u64;
         self.begun = place;
-        Piece { start, bytes, candidate: std::mem::replace(&mut self.candidate, next), last: false }
+        InputPiece { start, bytes, candidate: std::mem::replace(&mut self.candidate, next), last: false }
     }
 
     /// Cuts off a piece if a boundary is in the bytes read.
-    pub fn cut_next(&mut self) -> Option<Piece> {
+    pub fn cut_next(&mut self) -> Option<InputPiece> {
         match self.finder.scan(&self.bytes[self.scanned..]) {
             Some((taken, way)) => {
                 self.scanned += taken;
@@ -62,9 +62,9 @@ impl Cutter {
     }
 
     /// Cuts off everything that is left.
-    pub fn last(&mut self) -> Piece {
+    pub fn last(&mut self) -> InputPiece {
         let piece = self.cut(self.bytes.len(), None);
-        Piece { last: true, ..piece }
+        InputPiece { last: true, ..piece }
     }
 
     /// Returns the buffer to which more input is to be appended.

@@ -5,7 +5,7 @@
 //! wait for memory at every step. Instead, marked rows cut the chain into pieces, several pieces
 //! are followed at once, each up to the next mark, and the results are concatenated.
 
-use super::bits::{BLOCK_MAGIC, BitReader, Ended};
+use super::bits::{BLOCK_MAGIC, BitReader, EndOfBits};
 use super::crc::Crc;
 use super::encode::{GROUP, SYMBOLS_MAX, TABLES_MAX};
 use super::numbers::NUMBERS;
@@ -26,30 +26,30 @@ const EXPANDED_MAX: usize = 4 << 20;
 
 /// Why a block can't be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum DecodeError {
     /// The input ends within it.
     Ended,
     /// It is corrupt.
     Damaged,
 }
 
-impl From<Ended> for Wrong {
-    fn from(_: Ended) -> Self {
-        Wrong::Ended
+impl From<EndOfBits> for DecodeError {
+    fn from(_: EndOfBits) -> Self {
+        DecodeError::Ended
     }
 }
 
-impl From<NoCount> for Wrong {
+impl From<NoCount> for DecodeError {
     fn from(_: NoCount) -> Self {
-        Wrong::Damaged
+        DecodeError::Damaged
     }
 }
 
 /// A decoded block whose checksum was right.
 #[derive(Debug)]
-pub struct Block {
+pub struct DecodedBlock {
     /// The content.
-    pub content: Content,
+    pub content: BlockContent,
     /// Size before its runs are expanded, which the stream limits.
     pub length: usize,
     /// Checksum of the content.
@@ -60,20 +60,20 @@ pub struct Block {
 
 /// The content of a block.
 #[derive(Debug)]
-pub enum Content {
+pub enum BlockContent {
     /// The content itself.
     Expanded(Vec<u8>),
     /// The content still run-length encoded, because it is too long.
     Counted(Vec<u8>),
 }
 
-impl Content {
+impl BlockContent {
     /// Passes on the content in parts.
     pub fn pass(&self, take: &mut impl FnMut(&[u8])) {
         match self {
-            Content::Expanded(bytes) => take(bytes),
+            BlockContent::Expanded(bytes) => take(bytes),
             // Can't fail: it was expanded once already for the checksum.
-            Content::Counted(block) => runs::expand(block, take).unwrap_or_default(),
+            BlockContent::Counted(block) => runs::expand(block, take).unwrap_or_default(),
         }
     }
 }
@@ -86,7 +86,7 @@ pub struct Decoder {
     last: Vec<u8>,
     rows: Vec<u32>,
     block: Vec<u8>,
-    walk: Walk,
+    walk: ChainWalk,
 }
 
 impl Decoder {
@@ -95,10 +95,10 @@ impl Decoder {
     /// # Errors
     ///
     /// If the block is truncated or corrupt.
-    pub fn decode(&mut self, bytes: &[u8], bit: u64) -> Result<Block, Wrong> {
+    pub fn decode(&mut self, bytes: &[u8], bit: u64) -> Result<DecodedBlock, DecodeError> {
         let mut reader = BitReader::at(bytes, bit);
         if reader.read_magic()? != BLOCK_MAGIC {
-            return Err(Wrong::Damaged);
+            return Err(DecodeError::Damaged);
         }
         let crc = reader.read(32)?;
         let randomized = reader.read_bit()?;
@@ -106,7 +106,7 @@ impl Decoder {
         self.read_last(&mut reader)?;
         let end = reader.position();
         if row >= self.last.len() {
-            return Err(Wrong::Damaged);
+            return Err(DecodeError::Damaged);
         }
         link_rows(&self.last, &mut self.rows);
         self.walk.go(&mut self.rows, row, &mut self.block);
@@ -115,21 +115,21 @@ impl Decoder {
         }
         let (content, sum) = expand(&self.block)?;
         if sum != crc {
-            return Err(Wrong::Damaged);
+            return Err(DecodeError::Damaged);
         }
-        Ok(Block { content, length: self.block.len(), crc, end })
+        Ok(DecodedBlock { content, length: self.block.len(), crc, end })
     }
 }
 
 impl Decoder {
     /// Reads everything after the block's header: the bytes used, the tables, and the
     /// transformed bytes.
-    fn read_last(&mut self, reader: &mut BitReader<'_>) -> Result<(), Wrong> {
+    fn read_last(&mut self, reader: &mut BitReader<'_>) -> Result<(), DecodeError> {
         let (used, count) = read_used(reader)?;
         let mut recent = Recent::new(&used[..count]);
         let tables = reader.read(3)? as usize;
         if !(2..=TABLES_MAX).contains(&tables) {
-            return Err(Wrong::Damaged);
+            return Err(DecodeError::Damaged);
         }
         self.read_selectors(reader, tables)?;
         self.tables.truncate(tables);
@@ -139,7 +139,7 @@ impl Decoder {
         }
         self.last.clear();
         let end = count as u16 + 1;
-        let mut run = Run::default();
+        let mut run = ByteRun::default();
         // A local copy, so that its fields can stay in registers.
         let mut bits = reader.clone();
         for selector in &self.selectors {
@@ -157,19 +157,19 @@ impl Decoder {
                 }
                 let byte = recent.take(usize::from(symbol - 1));
                 if self.last.len() == BLOCK_MAX {
-                    return Err(Wrong::Damaged);
+                    return Err(DecodeError::Damaged);
                 }
                 self.last.push(byte);
             }
         }
-        Err(Wrong::Damaged)
+        Err(DecodeError::Damaged)
     }
 
     /// Reads which table each group uses.
-    fn read_selectors(&mut self, reader: &mut BitReader<'_>, tables: usize) -> Result<(), Wrong> {
+    fn read_selectors(&mut self, reader: &mut BitReader<'_>, tables: usize) -> Result<(), DecodeError> {
         let count = reader.read(15)? as usize;
         if count == 0 {
-            return Err(Wrong::Damaged);
+            return Err(DecodeError::Damaged);
         }
         let mut order: [u8; TABLES_MAX] = std::array::from_fn(|table| table as u8);
         self.selectors.clear();
@@ -178,7 +178,7 @@ impl Decoder {
             while reader.read_bit()? {
                 number += 1;
                 if number == tables {
-                    return Err(Wrong::Damaged);
+                    return Err(DecodeError::Damaged);
                 }
             }
             order[..=number].rotate_right(1);
@@ -189,7 +189,7 @@ impl Decoder {
 }
 
 /// Reads which bytes a block uses, and how many.
-fn read_used(reader: &mut BitReader<'_>) -> Result<([u8; 256], usize), Wrong> {
+fn read_used(reader: &mut BitReader<'_>) -> Result<([u8; 256], usize), DecodeError> {
     let (mut used, mut count) = ([0; 256], 0);
     let sixteenths = reader.read(16)?;
     for sixteenth in (0..16).filter(|sixteenth| sixteenths >> (15 - sixteenth) & 1 == 1) {
@@ -199,27 +199,27 @@ fn read_used(reader: &mut BitReader<'_>) -> Result<([u8; 256], usize), Wrong> {
             count += 1;
         }
     }
-    if count == 0 { Err(Wrong::Damaged) } else { Ok((used, count)) }
+    if count == 0 { Err(DecodeError::Damaged) } else { Ok((used, count)) }
 }
 
 /// A run of the most recent byte, in digits of one and two.
 #[derive(Default)]
-struct Run {
+struct ByteRun {
     length: usize,
     digits: u32,
 }
 
-impl Run {
-    fn add(&mut self, digit: u32) -> Result<(), Wrong> {
+impl ByteRun {
+    fn add(&mut self, digit: u32) -> Result<(), DecodeError> {
         self.length += (digit as usize) << self.digits;
         self.digits += 1;
-        if self.length > BLOCK_MAX { Err(Wrong::Damaged) } else { Ok(()) }
+        if self.length > BLOCK_MAX { Err(DecodeError::Damaged) } else { Ok(()) }
     }
 
-    fn end(&mut self, byte: u8, last: &mut Vec<u8>) -> Result<(), Wrong> {
+    fn end(&mut self, byte: u8, last: &mut Vec<u8>) -> Result<(), DecodeError> {
         if self.length > 0 {
             if last.len() + self.length > BLOCK_MAX {
-                return Err(Wrong::Damaged);
+                return Err(DecodeError::Damaged);
             }
             last.resize(last.len() + self.length, byte);
             *self = Self::default();
@@ -245,13 +245,13 @@ struct Codes {
 
 impl Codes {
     /// Reads the code lengths of `count` symbols.
-    fn read(&mut self, reader: &mut BitReader<'_>, count: usize) -> Result<(), Wrong> {
+    fn read(&mut self, reader: &mut BitReader<'_>, count: usize) -> Result<(), DecodeError> {
         let mut lengths = [0_u8; SYMBOLS_MAX];
         let mut length = reader.read(5)? as usize;
         for place in &mut lengths[..count] {
             loop {
                 if !(1..=LENGTH_MAX).contains(&length) {
-                    return Err(Wrong::Damaged);
+                    return Err(DecodeError::Damaged);
                 }
                 if !reader.read_bit()? {
                     break;
@@ -300,15 +300,15 @@ impl Codes {
         None
     }
 
-    fn read_symbol(&self, reader: &mut BitReader<'_>) -> Result<u16, Wrong> {
+    fn read_symbol(&self, reader: &mut BitReader<'_>) -> Result<u16, DecodeError> {
         let ahead = reader.peek();
         let entry = self.lookup[(ahead >> (64 - LOOKUP_BITS)) as usize];
         let (symbol, length) = match u32::from(entry & 31) {
             0 => match self.find(ahead, LOOKUP_BITS as usize + 1..=LENGTH_MAX) {
                 Some(found) => found,
                 // The bits looked at may lie beyond the end.
-                None if !reader.has(LENGTH_MAX as u32) => return Err(Wrong::Ended),
-                None => return Err(Wrong::Damaged),
+                None if !reader.has(LENGTH_MAX as u32) => return Err(DecodeError::Ended),
+                None => return Err(DecodeError::Damaged),
             },
             length => (entry >> 5, length),
         };
@@ -340,7 +340,7 @@ fn link_rows(last: &[u8], rows: &mut Vec<u32>) {
 const MARK: u32 = 1 << 31;
 
 /// Number of pieces followed at once.
-const LANES: usize = 8;
+const CURSORS: usize = 8;
 
 /// Number of steps between checks for finished pieces.
 const STEPS: usize = 128;
@@ -353,19 +353,19 @@ const DISTANCE_MIN: usize = 4 * STEPS;
 
 /// The chain through all rows, in pieces.
 #[derive(Default)]
-struct Walk {
+struct ChainWalk {
     starts: Vec<u32>,
-    pieces: Vec<Piece>,
+    pieces: Vec<ChainPiece>,
 }
 
 /// A piece of the chain: its bytes, and the index of the piece after it.
 #[derive(Default)]
-struct Piece {
+struct ChainPiece {
     bytes: Vec<u8>,
     next: usize,
 }
 
-impl Walk {
+impl ChainWalk {
     /// Follows the chain from `row` for as many steps as there are rows, and collects the bytes.
     /// Any input is safe: the links are a permutation, so every chain is a ring.
     fn go(&mut self, rows: &mut [u32], row: usize, block: &mut Vec<u8>) {
@@ -376,28 +376,29 @@ impl Walk {
             (0..rows.len()).step_by(distance).filter(|start| *start != row).map(|start| start as u32),
         );
         self.starts.iter().for_each(|start| rows[*start as usize] |= MARK);
-        self.pieces.resize_with(self.starts.len().max(self.pieces.len()), Piece::default);
+        self.pieces.resize_with(self.starts.len().max(self.pieces.len()), ChainPiece::default);
         self.go_pieces(rows);
         block.clear();
         block.reserve(rows.len());
         let mut piece = 0;
         while block.len() < rows.len() {
-            let Piece { bytes, next } = &self.pieces[piece];
+            let ChainPiece { bytes, next } = &self.pieces[piece];
             block.extend_from_slice(&bytes[..bytes.len().min(rows.len() - block.len())]);
             piece = *next;
         }
     }
 
     fn go_pieces(&mut self, rows: &[u32]) {
-        // An idle lane stands on a marked row, which stops it.
-        let mut lanes = [self.starts[0]; LANES];
-        let mut under_way = [None; LANES];
+        // An idle cursor stands on a marked row, which stops it.
+        let mut cursors = [self.starts[0]; CURSORS];
+        let mut under_way = [None; CURSORS];
         let mut begun = 0;
         loop {
-            for (lane, piece) in lanes.iter_mut().zip(&mut under_way).filter(|(_, piece)| piece.is_none()) {
+            for (cursor, piece) in cursors.iter_mut().zip(&mut under_way).filter(|(_, piece)| piece.is_none())
+            {
                 let Some(start) = self.starts.get(begun) else { break };
                 let first = rows[*start as usize];
-                *lane = (first & !MARK) >> 8;
+                *cursor = (first & !MARK) >> 8;
                 self.pieces[begun].bytes.clear();
                 self.pieces[begun].bytes.push(first as u8);
                 *piece = Some(begun);
@@ -406,12 +407,12 @@ impl Walk {
             if under_way.iter().all(Option::is_none) {
                 return;
             }
-            let (bytes, counts) = step(rows, &mut lanes);
-            for (lane, piece) in under_way.iter_mut().enumerate() {
+            let (bytes, counts) = step(rows, &mut cursors);
+            for (cursor, piece) in under_way.iter_mut().enumerate() {
                 let Some(number) = *piece else { continue };
-                self.pieces[number].bytes.extend_from_slice(&bytes[lane][..counts[lane]]);
-                if counts[lane] < STEPS {
-                    let next = self.starts.iter().position(|start| *start == lanes[lane]);
+                self.pieces[number].bytes.extend_from_slice(&bytes[cursor][..counts[cursor]]);
+                if counts[cursor] < STEPS {
+                    let next = self.starts.iter().position(|start| *start == cursors[cursor]);
                     self.pieces[number].next = next.unwrap_or_default();
                     *piece = None;
                 }
@@ -420,19 +421,19 @@ impl Walk {
     }
 }
 
-/// Advances all lanes by [`STEPS`] steps, or up to a marked row. Returns the bytes met and
+/// Advances all cursors by [`STEPS`] steps, or up to a marked row. Returns the bytes met and
 /// their counts.
-#[allow(clippy::needless_range_loop, reason = "the step is the place in every lane's bytes")]
-fn step(rows: &[u32], lanes: &mut [u32; LANES]) -> ([[u8; STEPS]; LANES], [usize; LANES]) {
-    let (mut bytes, mut counts) = ([[0; STEPS]; LANES], [0; LANES]);
+#[allow(clippy::needless_range_loop, reason = "the step is the place in every cursor's bytes")]
+fn step(rows: &[u32], cursors: &mut [u32; CURSORS]) -> ([[u8; STEPS]; CURSORS], [usize; CURSORS]) {
+    let (mut bytes, mut counts) = ([[0; STEPS]; CURSORS], [0; CURSORS]);
     for at in 0..STEPS {
-        for lane in 0..LANES {
-            let link = rows[lanes[lane] as usize];
-            bytes[lane][at] = link as u8;
+        for cursor in 0..CURSORS {
+            let link = rows[cursors[cursor] as usize];
+            bytes[cursor][at] = link as u8;
             // Branch-free, because the branch would be mispredicted.
             let goes = link < MARK;
-            counts[lane] += usize::from(goes);
-            lanes[lane] = if goes { link >> 8 } else { lanes[lane] };
+            counts[cursor] += usize::from(goes);
+            cursors[cursor] = if goes { link >> 8 } else { cursors[cursor] };
         }
     }
     (bytes, counts)
@@ -450,7 +451,7 @@ fn undo_randomization(block: &mut [u8]) {
 }
 
 /// Expands the runs of a block, and computes its checksum.
-fn expand(block: &[u8]) -> Result<(Content, u32), NoCount> {
+fn expand(block: &[u8]) -> Result<(BlockContent, u32), NoCount> {
     let mut crc = Crc::new();
     let mut bytes = Vec::with_capacity(block.len());
     let mut is_whole = true;
@@ -461,6 +462,7 @@ fn expand(block: &[u8]) -> Result<(Content, u32), NoCount> {
             bytes.extend_from_slice(more);
         }
     })?;
-    let content = if is_whole { Content::Expanded(bytes) } else { Content::Counted(block.to_vec()) };
+    let content =
+        if is_whole { BlockContent::Expanded(bytes) } else { BlockContent::Counted(block.to_vec()) };
     Ok((content, crc.finish()))
 }

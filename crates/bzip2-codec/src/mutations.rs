@@ -56,7 +56,7 @@ fn unpack(bytes: &[u8], at_once: usize, ahead: bool) -> Unpacked {
         let candidate = piece.candidate.filter(|_| ahead);
         let made = candidate.map(|bit| decoder.decode(&piece.bytes, bit));
         let mut pass =
-            |content: super::decode::Content| content.pass(&mut |more| output.extend_from_slice(more));
+            |content: super::decode::BlockContent| content.pass(&mut |more| output.extend_from_slice(more));
         let outcome = unpacker.take(&piece, made, &mut pass);
         if outcome.is_err() || last || unpacker.has_met_garbage() {
             return (output, outcome, unpacker.has_met_garbage());
@@ -156,15 +156,16 @@ fn a_magic_number_inside_a_block_does_no_harm() {
         let mut output = Vec::new();
         let parts = [(0, &packed[..cut], false), (cut, &packed[cut..], true)];
         for (start, bytes, last) in parts {
-            let piece = super::unpack::Piece {
+            let piece = super::unpack::InputPiece {
                 start: start as u64,
                 bytes: bytes.to_vec(),
                 candidate: Some(if start == 0 { 32 } else { 3 }),
                 last,
             };
             let made = piece.candidate.map(|bit| decoder.decode(bytes, bit));
-            let mut pass =
-                |content: super::decode::Content| content.pass(&mut |more| output.extend_from_slice(more));
+            let mut pass = |content: super::decode::BlockContent| {
+                content.pass(&mut |more| output.extend_from_slice(more))
+            };
             unpacker.take(&piece, made, &mut pass).unwrap();
         }
         assert!(output == plain, "cut at {cut}");

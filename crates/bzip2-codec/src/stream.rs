@@ -5,10 +5,10 @@ use std::io::{self, ErrorKind, Read};
 use crate::bits::{BitWriter, END_MAGIC};
 use crate::crc::{self, Crc};
 use crate::cut::Cutter;
-use crate::decode::{Content, Decoder};
+use crate::decode::{BlockContent, Decoder};
 use crate::encode::Encoder;
 use crate::runs;
-use crate::unpack::{LEVEL_BYTES, Piece, Stop, Unpacker};
+use crate::unpack::{InputPiece, LEVEL_BYTES, Stop, Unpacker};
 
 /// Bytes of each block that bzip2 leaves unused.
 pub const SLACK: usize = 19;
@@ -45,13 +45,13 @@ pub fn compress(bytes: &[u8], level: u8) -> Vec<u8> {
     bits.finish().bytes
 }
 
-/// Decompresses what a source has: one stream, or several in a row. Returns content only after its
-/// checksum was right.
+/// Decompresses a source of one stream, or several in a row. Returns content only after its
+/// checksum was verified.
 ///
 /// Errors of the source are passed on; a truncated stream is [`ErrorKind::UnexpectedEof`], a
 /// corrupt one and input that is not a stream at all are [`ErrorKind::InvalidData`]. Trailing
 /// garbage is read and ignored, as bzip2 does.
-pub struct Reader<R> {
+pub struct Decompressor<R> {
     source: R,
     cutter: Cutter,
     decoder: Decoder,
@@ -63,7 +63,7 @@ pub struct Reader<R> {
     has_garbage: bool,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> Decompressor<R> {
     /// Creates a reader of a compressed source.
     #[must_use]
     pub fn new(source: R) -> Self {
@@ -85,7 +85,7 @@ impl<R: Read> Reader<R> {
         self.has_garbage
     }
 
-    fn piece(&mut self) -> io::Result<Piece> {
+    fn piece(&mut self) -> io::Result<InputPiece> {
         loop {
             if let Some(piece) = self.cutter.cut_next() {
                 return Ok(piece);
@@ -103,7 +103,7 @@ impl<R: Read> Reader<R> {
         let piece = self.piece()?;
         let decoded = piece.candidate.map(|bit| self.decoder.decode(&piece.bytes, bit));
         let Self { unpacker, content, .. } = self;
-        let mut pass = |part: Content| part.pass(&mut |bytes| content.extend_from_slice(bytes));
+        let mut pass = |part: BlockContent| part.pass(&mut |bytes| content.extend_from_slice(bytes));
         unpacker.take(&piece, decoded, &mut pass).map_err(|stop| match stop {
             Stop::Ended => io::Error::from(ErrorKind::UnexpectedEof),
             Stop::Foreign => io::Error::new(ErrorKind::InvalidData, "not a bzip2 stream"),
@@ -133,7 +133,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Read for Reader<R> {
+impl<R: Read> Read for Decompressor<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         while self.returned == self.content.len() {
             self.content.clear();
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn read(stream: &[u8]) -> io::Result<(Vec<u8>, bool)> {
-        let (mut reader, mut content) = (Reader::new(stream), Vec::new());
+        let (mut reader, mut content) = (Decompressor::new(stream), Vec::new());
         reader.read_to_end(&mut content)?;
         Ok((content, reader.has_garbage()))
     }

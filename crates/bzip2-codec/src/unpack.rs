@@ -8,9 +8,9 @@
 //!
 //! Invariant: nothing is passed on unless its checksum was right (tests: mutations).
 
-use super::bits::{BLOCK_MAGIC, BitReader, END_MAGIC, Ended};
+use super::bits::{BLOCK_MAGIC, BitReader, END_MAGIC, EndOfBits};
 use super::crc;
-use super::decode::{Block, Content, Decoder, Wrong};
+use super::decode::{BlockContent, DecodeError, DecodedBlock, Decoder};
 
 /// Start of a stream header; the block size follows as a digit.
 const HEADER: &[u8] = b"BZh";
@@ -19,7 +19,7 @@ const HEADER: &[u8] = b"BZh";
 pub const LEVEL_BYTES: usize = 100_000;
 
 /// A piece of the compressed input.
-pub struct Piece {
+pub struct InputPiece {
     /// Offset in the input. Pieces may overlap by one byte.
     pub start: u64,
     /// The bytes.
@@ -43,7 +43,7 @@ pub enum Stop {
 
 /// The element that must come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum ExpectedElement {
     Header,
     /// A block or the end of the stream.
     Block,
@@ -54,14 +54,14 @@ enum Next {
 }
 
 /// Result of a parsing step: it succeeded, or it needs more input.
-enum Step {
+enum ParseStep {
     Done,
     Missing,
 }
 
 /// Parses pieces in order.
 pub struct Unpacker {
-    next: Next,
+    next: ExpectedElement,
     /// Bytes not yet consumed.
     rest: Vec<u8>,
     /// Input offset of `rest`.
@@ -82,7 +82,7 @@ impl Unpacker {
     /// Creates a parser. If `passes_foreign`, input that isn't a bzip2 stream is passed through.
     pub fn new(passes_foreign: bool) -> Self {
         Self {
-            next: Next::Header,
+            next: ExpectedElement::Header,
             rest: Vec::new(),
             rest_start: 0,
             position: 0,
@@ -98,7 +98,7 @@ impl Unpacker {
 
     /// True if trailing garbage follows the last stream.
     pub fn has_met_garbage(&self) -> bool {
-        self.next == Next::Nothing
+        self.next == ExpectedElement::Nothing
     }
 
     /// True if the trailing garbage accepted so far is all zeros.
@@ -114,9 +114,9 @@ impl Unpacker {
     /// Why decompression stopped.
     pub fn take(
         &mut self,
-        piece: &Piece,
-        made: Option<Result<Block, Wrong>>,
-        pass: &mut impl FnMut(Content),
+        piece: &InputPiece,
+        made: Option<Result<DecodedBlock, DecodeError>>,
+        pass: &mut impl FnMut(BlockContent),
     ) -> Result<(), Stop> {
         let held = self.rest_start + self.rest.len() as u64;
         let new = usize::try_from(held.saturating_sub(piece.start)).unwrap_or(usize::MAX);
@@ -124,21 +124,21 @@ impl Unpacker {
         let mut made = piece.candidate.map(|bit| piece.start * 8 + bit).zip(made);
         loop {
             let step = match self.next {
-                Next::Nothing => break,
-                Next::Bytes => {
-                    pass(Content::Expanded(self.rest.clone()));
+                ExpectedElement::Nothing => break,
+                ExpectedElement::Bytes => {
+                    pass(BlockContent::Expanded(self.rest.clone()));
                     break;
                 }
-                Next::Header => self.header(piece.last)?,
-                Next::Block => self.block(piece, &mut made, pass)?,
+                ExpectedElement::Header => self.header(piece.last)?,
+                ExpectedElement::Block => self.block(piece, &mut made, pass)?,
             };
-            if let Step::Missing = step {
+            if let ParseStep::Missing = step {
                 break;
             }
         }
         let used = match self.next {
-            Next::Header | Next::Block => self.place() / 8,
-            Next::Nothing | Next::Bytes => self.rest.len() as u64,
+            ExpectedElement::Header | ExpectedElement::Block => self.place() / 8,
+            ExpectedElement::Nothing | ExpectedElement::Bytes => self.rest.len() as u64,
         };
         let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.rest.len());
         self.rest.drain(..used);
@@ -151,7 +151,7 @@ impl Unpacker {
         self.position - self.rest_start * 8
     }
 
-    fn header(&mut self, last: bool) -> Result<Step, Stop> {
+    fn header(&mut self, last: bool) -> Result<ParseStep, Stop> {
         // The end of a stream is padded to whole bytes.
         self.position = self.position.next_multiple_of(8);
         let at = usize::try_from(self.place() / 8).unwrap_or(usize::MAX);
@@ -161,31 +161,31 @@ impl Unpacker {
             (Some(digit @ b'1'..=b'9'), true) => {
                 (self.level, self.crc) = (usize::from(digit - b'0'), 0);
                 self.position += 32;
-                self.next = Next::Block;
-                Ok(Step::Done)
+                self.next = ExpectedElement::Block;
+                Ok(ParseStep::Done)
             }
             (Some(_), _) if self.streams > 0 => {
                 self.has_only_zeros = bytes.iter().all(|byte| *byte == 0);
-                self.next = Next::Nothing;
-                Ok(Step::Done)
+                self.next = ExpectedElement::Nothing;
+                Ok(ParseStep::Done)
             }
             (Some(_), _) if self.passes_foreign => {
-                self.next = Next::Bytes;
-                Ok(Step::Done)
+                self.next = ExpectedElement::Bytes;
+                Ok(ParseStep::Done)
             }
             (Some(_), _) => Err(Stop::Foreign),
-            (None, _) if !last || (bytes.is_empty() && self.streams > 0) => Ok(Step::Missing),
+            (None, _) if !last || (bytes.is_empty() && self.streams > 0) => Ok(ParseStep::Missing),
             (None, _) => Err(Stop::Ended),
         }
     }
 
     fn block(
         &mut self,
-        piece: &Piece,
-        made: &mut Option<(u64, Result<Block, Wrong>)>,
-        pass: &mut impl FnMut(Content),
-    ) -> Result<Step, Stop> {
-        let missing = |_: Ended| if piece.last { Err(Stop::Ended) } else { Ok(Step::Missing) };
+        piece: &InputPiece,
+        made: &mut Option<(u64, Result<DecodedBlock, DecodeError>)>,
+        pass: &mut impl FnMut(BlockContent),
+    ) -> Result<ParseStep, Stop> {
+        let missing = |_: EndOfBits| if piece.last { Err(Stop::Ended) } else { Ok(ParseStep::Missing) };
         let mut reader = BitReader::at(&self.rest, self.place());
         match reader.read_magic() {
             Ok(BLOCK_MAGIC) => {}
@@ -194,8 +194,8 @@ impl Unpacker {
                     Ok(crc) if crc == self.crc => {
                         self.position += 48 + 32;
                         self.streams += 1;
-                        self.next = Next::Header;
-                        Ok(Step::Done)
+                        self.next = ExpectedElement::Header;
+                        Ok(ParseStep::Done)
                     }
                     Ok(_) => Err(Stop::Damaged),
                     Err(ended) => missing(ended),
@@ -206,7 +206,7 @@ impl Unpacker {
         }
         let (begin, decoded) = match made.take_if(|(bit, _)| *bit == self.position) {
             Some((_, decoded)) => (piece.start, decoded),
-            None if self.rest.len() < self.wanted && !piece.last => return Ok(Step::Missing),
+            None if self.rest.len() < self.wanted && !piece.last => return Ok(ParseStep::Missing),
             None => (self.rest_start, self.decoder.decode(&self.rest, self.place())),
         };
         match decoded {
@@ -215,13 +215,13 @@ impl Unpacker {
                 self.crc = crc::combine(self.crc, block.crc);
                 self.wanted = 0;
                 pass(block.content);
-                Ok(Step::Done)
+                Ok(ParseStep::Done)
             }
-            Ok(_) | Err(Wrong::Damaged) => Err(Stop::Damaged),
-            Err(Wrong::Ended) => {
+            Ok(_) | Err(DecodeError::Damaged) => Err(Stop::Damaged),
+            Err(DecodeError::Ended) => {
                 // Doubling bounds the total cost of all attempts to twice that of the last.
                 self.wanted = self.rest.len() * 2;
-                missing(Ended)
+                missing(EndOfBits)
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use haul::flow::{Line, Report, Severity, Standard, lock};
 use haul::options::{Fsync, IfChanged, Reflink, Verify};
-use haul::{CancelToken, Config, Copy, DeleteKind, Deletion, Error, FlowKind, Kind, Limit, Problem};
+use haul::{CancelToken, Config, Copy, DeleteKind, DeletionOptions, Error, FlowKind, Kind, Limit, Problem};
 use haul::{Summary, Sync, SyncKind, Tally};
 
 /// Interval between progress callbacks.
@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const RETRIES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tool {
+pub(crate) enum JobKind {
     Copy,
     Sync,
 }
@@ -44,9 +44,9 @@ pub enum Status {
     Internal = 5,
 }
 
-/// What is to be done.
+/// Settings of a job that has not begun.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Setup {
+pub(crate) struct JobSetup {
     pub(crate) sources: Vec<PathBuf>,
     pub(crate) target: Option<PathBuf>,
     pub(crate) recursive: bool,
@@ -89,8 +89,8 @@ pub(crate) struct ListedProblem {
 /// A job.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) tool: Tool,
-    pub(crate) setup: Mutex<Setup>,
+    pub(crate) tool: JobKind,
+    pub(crate) setup: Mutex<JobSetup>,
     has_begun: AtomicBool,
     /// Set by `haul_cancel`. A signal handler can do no more than that; the token takes a lock.
     is_cancelled: AtomicBool,
@@ -101,7 +101,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(tool: Tool) -> Self {
+    pub(crate) fn new(tool: JobKind) -> Self {
         Self {
             tool,
             setup: Mutex::default(),
@@ -112,8 +112,8 @@ impl Job {
         }
     }
 
-    /// Changes what is to be done. Returns `Invalid` if the job has begun or `change` refuses.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Setup) -> Option<()>) -> Status {
+    /// Changes the settings. Returns `Invalid` if the job has begun or `change` refuses.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut JobSetup) -> Option<()>) -> Status {
         if self.has_begun.load(Ordering::Acquire) {
             return Status::Invalid;
         }
@@ -132,7 +132,7 @@ impl Job {
         lock(&self.problems).last().map_or(0, Vec::len)
     }
 
-    /// Returns what `read` finds in a problem, if there is one at `index`.
+    /// Calls `read` with the problem at `index`. Returns its result, or `None` without a problem.
     pub(crate) fn problem_at<T>(&self, index: usize, read: impl FnOnce(&ListedProblem) -> T) -> Option<T> {
         lock(&self.problems).last()?.get(index).map(read)
     }
@@ -195,7 +195,7 @@ impl Job {
     }
 
     /// Refuses options that a setup's tool doesn't have, or that have no effect.
-    fn check_options(&self, setup: &Setup) -> Result<(), Problem> {
+    fn check_options(&self, setup: &JobSetup) -> Result<(), Problem> {
         let deletion = [(setup.delete_max.is_some(), "HAUL_MAX_DELETE"), (setup.really, "HAUL_REALLY")];
         let of_sync = [(setup.delete, "HAUL_DELETE"), (setup.by_content, "HAUL_BY_CONTENT")];
         let of_copy = [
@@ -204,23 +204,23 @@ impl Job {
             (setup.exact, "HAUL_EXACT_TARGET"),
         ];
         let (wrong, why) = match self.tool {
-            Tool::Copy => ([deletion, of_sync].concat(), SetupKind::OnlyForSyncs),
-            Tool::Sync if of_copy.iter().any(|(is_set, _)| *is_set) => {
+            JobKind::Copy => ([deletion, of_sync].concat(), SetupKind::OnlyForSyncs),
+            JobKind::Sync if of_copy.iter().any(|(is_set, _)| *is_set) => {
                 (of_copy.to_vec(), SetupKind::OnlyForCopies)
             }
-            Tool::Sync if !setup.delete => (deletion.to_vec(), SetupKind::OnlyWithDelete),
-            Tool::Sync => return Ok(()),
+            JobKind::Sync if !setup.delete => (deletion.to_vec(), SetupKind::OnlyWithDelete),
+            JobKind::Sync => return Ok(()),
         };
         let first = wrong.into_iter().find(|(is_set, _)| *is_set);
         first.map_or(Ok(()), |(_, option)| Err(Problem::new(why).naming(option)))
     }
 
-    /// Returns what a setup means.
+    /// Returns the library's copy or sync for a setup.
     ///
     /// # Errors
     /// A [`SetupKind`], if it isn't complete or makes no sense.
-    fn work(&self, setup: &Setup) -> Result<Work, Problem> {
-        let Setup { sources, target, config, .. } = setup;
+    fn work(&self, setup: &JobSetup) -> Result<JobBuilder, Problem> {
+        let JobSetup { sources, target, config, .. } = setup;
         let (first, others) = sources.split_first().ok_or_else(|| Problem::new(SetupKind::NoSource))?;
         let target = target.as_ref().ok_or_else(|| Problem::new(SetupKind::NoTarget))?;
         self.check_options(setup)?;
@@ -235,11 +235,11 @@ impl Job {
                 (copy.verify, copy.if_changed) = (Verify::Target, IfChanged::Retry(RETRIES));
             }
         };
-        if !others.is_empty() && (self.tool == Tool::Sync || setup.exact) {
+        if !others.is_empty() && (self.tool == JobKind::Sync || setup.exact) {
             return Err(Problem::new(SetupKind::SeveralSources));
         }
         Ok(match self.tool {
-            Tool::Copy => {
+            JobKind::Copy => {
                 let copy = match others {
                     [] if setup.exact => Copy::exactly(first, target),
                     [] => Copy::new(first, target),
@@ -247,26 +247,26 @@ impl Job {
                 };
                 let copy = if setup.recursive { copy.recursive() } else { copy };
                 let copy = if setup.preserve { copy.preserve_all() } else { copy };
-                Work::Copy(copy.options(change).config(config.clone()))
+                JobBuilder::Copy(copy.options(change).config(config.clone()))
             }
-            Tool::Sync => {
+            JobKind::Sync => {
                 let sync = Sync::new(first, target).options(change).config(config.clone());
-                let usual = Deletion::default();
+                let usual = DeletionOptions::default();
                 let limit = setup.delete_max.map_or(usual.limit, Limit::Entries);
-                let deletion = Deletion { limit, really: setup.really, ..usual };
+                let deletion = DeletionOptions { limit, really: setup.really, ..usual };
                 let sync = if setup.delete { sync.delete_with(deletion) } else { sync };
-                Work::Sync(if setup.by_content { sync.by_content() } else { sync })
+                JobBuilder::Sync(if setup.by_content { sync.by_content() } else { sync })
             }
         })
     }
 }
 
-enum Work {
+enum JobBuilder {
     Copy(Copy),
     Sync(Sync),
 }
 
-impl Work {
+impl JobBuilder {
     fn run(&self, token: &CancelToken, job: &Job) -> Result<Summary, Error> {
         match self {
             Self::Copy(copy) => copy.clone().cancel_with(token).run_with(job),

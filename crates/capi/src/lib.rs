@@ -1,7 +1,7 @@
 //! The C library: `include/libhaul.h` describes it.
 //!
-//! This module converts between C and Rust; what a job is and does is in `job.rs`. No panic crosses
-//! the boundary: each function catches it.
+//! This module converts between C and Rust; `job.rs` has the jobs themselves. No panic crosses the
+//! boundary: each function catches it.
 
 #![allow(unsafe_code, reason = "a boundary to C")]
 
@@ -13,7 +13,7 @@ use std::ptr;
 
 use haul::Tally;
 
-use job::{Job, ListedProblem, Setup, Status, Tool, path};
+use job::{Job, JobKind, JobSetup, ListedProblem, Status, path};
 
 /// Maximum of `HAUL_JOBS`.
 const JOBS_MAX: i64 = 1024;
@@ -42,7 +42,7 @@ pub struct ProblemFields {
 /// `haul_progress`.
 pub type Progress = Option<extern "C" fn(*const Counts, *mut c_void) -> c_int>;
 
-/// A job with what only C has: a function and its argument.
+/// A job with the C part: a function and its argument.
 #[derive(Debug)]
 pub struct CJob {
     job: Job,
@@ -118,8 +118,8 @@ pub extern "C" fn haul_version() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn haul_new(tool: c_int) -> *mut CJob {
     let tool = match tool {
-        0 => Tool::Copy,
-        1 => Tool::Sync,
+        0 => JobKind::Copy,
+        1 => JobKind::Sync,
         _ => return ptr::null_mut(),
     };
     guarded(ptr::null_mut(), || {
@@ -141,14 +141,14 @@ pub unsafe extern "C" fn haul_free(job: *mut CJob) {
     }
 }
 
-/// Changes what a job is to do, with a string.
+/// Changes a job's settings, with a string.
 ///
 /// # Safety
-/// As for [`job_at`] and [`bytes_at`].
+/// The requirements of [`job_at`] and [`bytes_at`].
 unsafe fn change_with(
     job: *mut CJob,
     string: *const c_char,
-    change: impl FnOnce(&mut Setup, &[u8]) -> Option<()>,
+    change: impl FnOnce(&mut JobSetup, &[u8]) -> Option<()>,
 ) -> Status {
     // SAFETY: as the caller promises.
     let job = unsafe { job_at(job) };
@@ -164,7 +164,7 @@ unsafe fn change_with(
 /// See the header: a job, and a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn haul_source(job: *mut CJob, source: *const c_char) -> Status {
-    let add = |setup: &mut Setup, bytes: &[u8]| {
+    let add = |setup: &mut JobSetup, bytes: &[u8]| {
         setup.sources.push(path(bytes));
         Some(())
     };
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn haul_source(job: *mut CJob, source: *const c_char) -> S
 /// See the header: a job, and a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn haul_target(job: *mut CJob, target: *const c_char) -> Status {
-    let set = |setup: &mut Setup, bytes: &[u8]| {
+    let set = |setup: &mut JobSetup, bytes: &[u8]| {
         setup.target = Some(path(bytes));
         Some(())
     };
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn haul_target(job: *mut CJob, target: *const c_char) -> S
 /// See the header: a job, and a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn haul_exclude(job: *mut CJob, rule: *const c_char) -> Status {
-    let add = |setup: &mut Setup, bytes: &[u8]| {
+    let add = |setup: &mut JobSetup, bytes: &[u8]| {
         setup.config.selection.rules.push(String::from_utf8(bytes.to_vec()).ok()?);
         Some(())
     };
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn haul_exclude(job: *mut CJob, rule: *const c_char) -> St
 pub unsafe extern "C" fn haul_set(job: *mut CJob, option: c_int, value: i64) -> Status {
     // SAFETY: as the caller promises.
     let Some(job) = (unsafe { job_at(job) }) else { return Status::Invalid };
-    let set = |setup: &mut Setup| {
+    let set = |setup: &mut JobSetup| {
         let switch = match option {
             1 => &mut setup.recursive,
             2 => &mut setup.preserve,

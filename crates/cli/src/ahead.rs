@@ -3,7 +3,7 @@
 //! The library walks the sources. This module adds up, and makes sure that the count uses none of
 //! the copy's descriptors: if these are scarce, nothing is counted.
 //!
-//! It cannot foresee files that are skipped (`-n`) or change meanwhile.
+//! It cannot foresee files that are skipped (`-n`) or change during the copy.
 //!
 //! Invariant: entries are counted as the copy counts them
 //! (test: `the_whole_is_what_a_copy_finishes`).
@@ -15,7 +15,7 @@ use haul_copy::{CopyKind, FreeSpace, Make, survey};
 use haul_flow::{Line, Problem, Report, Settings, Tally, lock};
 
 use crate::amounts;
-use crate::flags::Request;
+use crate::flags::LoweredCopy;
 use crate::progress::Whole;
 
 /// Descriptors that must be left for the count.
@@ -24,15 +24,19 @@ const DESCRIPTORS: usize = 64;
 /// Upper bound on the descriptors of one of the copy's workers, besides its files.
 const DESCRIPTORS_PER_WORKER: usize = 8;
 
-/// Counts what a request will copy, and how many bytes that needs of `space`. `None` if it can't be
-/// known, or once `over` is set.
-pub(crate) fn count(request: &Request, space: Option<&FreeSpace>, over: &AtomicBool) -> Option<(Whole, u64)> {
+/// Counts the entries that a request will copy, and the bytes that they need of `space`. `None` if
+/// that can't be known, or once `over` is set.
+pub(crate) fn count(
+    request: &LoweredCopy,
+    space: Option<&FreeSpace>,
+    over: &AtomicBool,
+) -> Option<(Whole, u64)> {
     let copy = Settings::resolve(&request.run.config);
     let spent = copy.held + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
     if spent + DESCRIPTORS > haul_sys::descriptor_limit() {
         return None;
     }
-    let sum = Sum::default();
+    let sum = AheadTally::default();
     let selection = &request.run.config.selection;
     let needed = survey((&request.operands, &request.options, selection), space, &sum, over);
     let Tally { discovered: found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -54,9 +58,9 @@ pub(crate) fn shortage(space: &FreeSpace, needed: u64) -> Option<Problem> {
 
 /// Adds up counts and reports nothing.
 #[derive(Default)]
-struct Sum(Mutex<Tally>);
+struct AheadTally(Mutex<Tally>);
 
-impl Report for Sum {
+impl Report for AheadTally {
     fn count(&self, more: Tally) {
         *lock(&self.0) += more;
     }
@@ -81,9 +85,9 @@ mod tests {
     use haul_sys::{Fd, Timestamp, c_string, stat_path};
 
     use super::*;
-    use crate::flags::{self, Environment, Parsed};
+    use crate::flags::{self, CopyCommand, Environment};
 
-    fn request(words: &[&str], folder: &Path) -> Request {
+    fn request(words: &[&str], folder: &Path) -> LoweredCopy {
         let words: Vec<_> = words
             .iter()
             .map(|word| match word.strip_prefix("./") {
@@ -92,7 +96,7 @@ mod tests {
             })
             .collect();
         match flags::parse(&words, Environment::default(), &mut |_| {}) {
-            Ok(Parsed::Copy(request)) => *request,
+            Ok(CopyCommand::Copy(request)) => *request,
             other => panic!("{other:?}"),
         }
     }
@@ -130,8 +134,8 @@ mod tests {
             std::fs::create_dir(folder.path().join("into")).unwrap();
             let request = request(line, folder.path());
             let (whole, _) = count(&request, None, &AtomicBool::new(false)).unwrap();
-            let copied = Sum::default();
-            let Request { operands, options, run: run_options, .. } = &request;
+            let copied = AheadTally::default();
+            let LoweredCopy { operands, options, run: run_options, .. } = &request;
             let config = &run_options.config;
             let cancel = &CancelToken::default();
             let outcome = run(
@@ -162,14 +166,14 @@ mod tests {
         children.map(|child| youngest(&child.unwrap().path())).fold(born, Ord::max)
     }
 
-    /// Returns how much room a copy needs, after `meanwhile` has happened in its target. `None` if
-    /// that isn't looked up.
-    fn needed(words: &[&str], folder: &Path, meanwhile: impl FnOnce()) -> Option<u64> {
+    /// Returns the space that a copy needs, in bytes, if `change` runs after the free space was
+    /// read. `None` if the space isn't checked.
+    fn needed(words: &[&str], folder: &Path, change: impl FnOnce()) -> Option<u64> {
         let born = youngest(&folder.join("target"));
         while Some(haul_sys::clock()) <= born {}
         let request = request(&[&["--reflink=never"], words].concat(), folder);
         let space = FreeSpace::before(&request.operands, &request.options)?;
-        meanwhile();
+        change();
         Some(count(&request, Some(&space), &AtomicBool::new(false)).unwrap().1)
     }
 

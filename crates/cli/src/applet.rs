@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::flags;
-use crate::tools::{self, TOOLS, Tool};
+use crate::tools::{self, CliTool, TOOLS};
 
 /// Copy commands, which help lists before the other tools; those in `AROUND` come after.
 const COPY: [(&str, &str); 3] = [
@@ -25,7 +25,7 @@ pub(crate) enum Applet {
         program: &'static str,
         words: Vec<OsString>,
     },
-    /// A copy of what differs.
+    /// A copy of the entries that differ.
     Sync {
         words: Vec<OsString>,
     },
@@ -35,7 +35,7 @@ pub(crate) enum Applet {
         words: Vec<OsString>,
     },
     Tool {
-        tool: &'static Tool,
+        tool: &'static CliTool,
         name: &'static str,
         /// True if called by that name alone, not as `haul NAME`.
         stands_in: bool,
@@ -110,7 +110,7 @@ pub(crate) fn command_of(name: &OsStr) -> Option<&'static str> {
     copies.chain(programs).find(|command| called == *command)
 }
 
-/// Returns the commands and what each is for.
+/// Returns the commands, each with its purpose.
 pub(crate) fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
     let tools = TOOLS.iter().map(|tool| (tool.name, tool.about));
     COPY.into_iter().chain(tools).chain(AROUND)

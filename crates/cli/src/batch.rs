@@ -28,8 +28,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use haul_cluster::batch::follow::Signals;
-use haul_cluster::batch::spool::{Spool, VARIABLE as SPOOL_VARIABLE};
-use haul_cluster::batch::{self, BatchError, Event, Listener, Order, Outcome};
+use haul_cluster::batch::job_directory::{JobDirectory, VARIABLE as JOB_DIRECTORY_VARIABLE};
+use haul_cluster::batch::{self, BatchError, BatchEvent, BatchListener, BatchOrder, BatchOutcome};
 use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
 use haul_flow::{Report, SlowRank, Tally};
@@ -38,10 +38,10 @@ use crate::configuration;
 use crate::flags::When;
 use crate::line_file::Destination;
 use crate::messages::{self, Messages};
-use crate::output::Output;
-use crate::progress::{ProgressOptions, Source};
+use crate::output::LineSink;
+use crate::progress::{FigureSource, ProgressOptions};
 use crate::report::{Console, complain};
-use crate::task::{RunOptions, Work, count_meanwhile};
+use crate::task::{CliTask, RunOptions, count_in_background};
 
 /// Interval between a job's progress updates.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -53,14 +53,14 @@ const SIGNALLED: u8 = 128;
 ///
 /// # Errors
 /// When a batch option is given, but no batch system is found and this process is not in a job.
-pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Option<System>, String> {
+pub(crate) fn system(run_options: &RunOptions, work: &impl CliTask) -> Result<Option<System>, String> {
     let hosts = &run_options.hosts;
     if hosts.clients.is_none() || work.place().is_none() {
         return Ok(None);
     }
     let surroundings = Surroundings::of_process();
     let system = batch::system(hosts, &surroundings);
-    let in_a_job = surroundings.allocation.is_some() || Spool::of_process().is_some();
+    let in_a_job = surroundings.allocation.is_some() || JobDirectory::of_process().is_some();
     let given = [
         ("--account", hosts.account.is_some()),
         ("--queue", hosts.queue.is_some()),
@@ -86,7 +86,7 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl Work) -> Result<Optio
 pub(crate) fn submit(
     messages: Messages,
     run_options: &RunOptions,
-    work: &impl Work,
+    work: &impl CliTask,
     system: System,
 ) -> ExitCode {
     let prepared = prepare(messages.stands_for(), run_options, work, system);
@@ -97,20 +97,20 @@ pub(crate) fn submit(
             return ExitCode::from(work.exit_status(0, true));
         }
     };
-    let console = Console::new(messages, Output::standard())
+    let console = Console::new(messages, LineSink::standard())
         .with_debug(run_options.debug)
         .with_progress(run_options.progress)
         .with_status_line();
     let remarks = run_options.debug || console.shows_progress() || io::stderr().is_terminal();
     let mut passing = Passing { console: &console, begun: Vec::new(), job: String::new(), remarks };
     let outcome = std::thread::scope(|scope| {
-        count_meanwhile(scope, &console, work);
+        count_in_background(scope, &console, work);
         let outcome = batch::run(&order, &signals, &mut passing);
         passing.finish();
         console.end_progress();
         outcome
     });
-    let status = conclude(&console, work, outcome);
+    let status = report_outcome(&console, work, outcome);
     // Output that could not be forwarded counts too.
     let finish = console.finish_run();
     finish.end_unread();
@@ -121,18 +121,18 @@ pub(crate) fn submit(
 fn prepare(
     command: Option<&str>,
     run_options: &RunOptions,
-    work: &impl Work,
+    work: &impl CliTask,
     system: System,
-) -> io::Result<(Order, Signals)> {
+) -> io::Result<(BatchOrder, Signals)> {
     let place = work.place().unwrap_or(Path::new("."));
-    let order = Order::new(system, &run_options.hosts, command_line(command)?, place)?;
-    // The job does what was decided here, whatever the files of its host say.
+    let order = BatchOrder::new(system, &run_options.hosts, command_line(command)?, place)?;
+    // The job uses the settings read here; configuration files of its host don't count.
     let defaults = (configuration::VARIABLE.into(), configuration::as_variable(&run_options.configured));
-    Ok((Order { exports: vec![defaults], ..order }, Signals::listen()?))
+    Ok((BatchOrder { exports: vec![defaults], ..order }, Signals::listen()?))
 }
 
 /// Reports the job's outcome and returns the exit status.
-fn conclude(console: &Console, work: &impl Work, outcome: Result<Outcome, BatchError>) -> u8 {
+fn report_outcome(console: &Console, work: &impl CliTask, outcome: Result<BatchOutcome, BatchError>) -> u8 {
     let failed = |text: String| {
         console.remark(&text);
         work.exit_status(0, true)
@@ -146,26 +146,29 @@ fn conclude(console: &Console, work: &impl Work, outcome: Result<Outcome, BatchE
         console.remark(&text);
     }
     match outcome {
-        Outcome::Finished(status) => u8::try_from(status).unwrap_or(work.exit_status(0, true)),
-        Outcome::GivenUp { status, .. } => u8::try_from(status).unwrap_or(1),
-        Outcome::Lost { .. } => work.exit_status(0, true),
-        Outcome::Interrupted { signal, .. } => SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        BatchOutcome::Finished(status) => u8::try_from(status).unwrap_or(work.exit_status(0, true)),
+        BatchOutcome::GivenUp { status, .. } => u8::try_from(status).unwrap_or(1),
+        BatchOutcome::Lost { .. } => work.exit_status(0, true),
+        BatchOutcome::Interrupted { signal, .. } => {
+            SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(0))
+        }
     }
 }
 
 /// In a job: keeps the journal of an abandoned copy, so that it can be resumed.
 pub(crate) fn keep_what_is_left(group: &ProcessGroup, console: &Console) {
-    if let Some(spool) = Spool::of_process().filter(|spool| group.leaves_work() && spool.journal().exists())
-        && let Err(error) = spool.keep()
+    if let Some(job_directory) = JobDirectory::of_process()
+        .filter(|job_directory| group.leaves_work() && job_directory.journal().exists())
+        && let Err(error) = job_directory.keep()
     {
-        console.remark(&format!("cannot keep {}: {error}", spool.folder().display()));
+        console.remark(&format!("cannot keep {}: {error}", job_directory.folder().display()));
     }
 }
 
-/// Removes what an earlier job left, once a copy has used its journal to the end.
+/// Removes the job directory of an earlier job, once a copy has completed its journal.
 pub(crate) fn remove_used(run_options: &RunOptions, console: &Console) {
     if let Some(journal) = &run_options.hosts.journal
-        && let Err(error) = Spool::remove_used(journal)
+        && let Err(error) = JobDirectory::remove_used(journal)
     {
         console.remark(&format!("cannot remove what an earlier job left: {error}"));
     }
@@ -190,9 +193,9 @@ impl Passing<'_> {
     }
 }
 
-impl Listener for Passing<'_> {
+impl BatchListener for Passing<'_> {
     fn output(&mut self, bytes: &[u8]) {
-        self.console.tell_now(bytes);
+        self.console.print_now(bytes);
     }
 
     fn error(&mut self, bytes: &[u8]) {
@@ -208,15 +211,15 @@ impl Listener for Passing<'_> {
     }
 
     fn progress(&mut self, content: &[u8]) {
-        // An update that can't be parsed comes from another release. Ignore it; the copy goes on.
+        // An update that can't be parsed comes from another release. Ignore it; the copy continues.
         if let Ok(ProgressFile { done, slow_ranks }) = serde_json::from_slice(content) {
             self.console.set_done(done);
             self.console.slow_ranks(slow_ranks);
         }
     }
 
-    fn event(&mut self, event: Event) {
-        if let Event::Submitted(job) = &event {
+    fn event(&mut self, event: BatchEvent) {
+        if let BatchEvent::Submitted(job) = &event {
             self.job.clone_from(job);
         }
         if self.remarks {
@@ -256,13 +259,13 @@ fn path_called(name: &OsStr) -> Option<PathBuf> {
 
 /// True if this process runs in a batch job that haul has submitted.
 pub(crate) fn is_in_job() -> bool {
-    spool().is_some()
+    job_directory().is_some()
 }
 
 /// Returns the job directory of the batch job this process runs in, if any.
-fn spool() -> Option<Spool> {
-    std::env::var_os(SPOOL_VARIABLE)?;
-    Spool::of_process()
+fn job_directory() -> Option<JobDirectory> {
+    std::env::var_os(JOB_DIRECTORY_VARIABLE)?;
+    JobDirectory::of_process()
 }
 
 /// Progress as a job writes it for the process that follows it.
@@ -280,15 +283,15 @@ pub(crate) struct ProgressFeed {
 
 impl ProgressFeed {
     /// Starts if this is a followed job that is to show progress.
-    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn Source>) -> Option<Self> {
-        let spool = spool().filter(|_| options.when != When::Never)?;
+    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn FigureSource>) -> Option<Self> {
+        let job_directory = job_directory().filter(|_| options.when != When::Never)?;
         let (over, heard) = channel::<()>();
         let tell = move || loop {
             let waited = heard.recv_timeout(INTERVAL);
             let content = ProgressFile { done: source.done(), slow_ranks: source.slow_ranks() };
             let content = serde_json::to_vec(&content).unwrap_or_default();
             // A lost update is no reason to fail; the next one may succeed.
-            spool.write_progress(&content).unwrap_or_default();
+            job_directory.write_progress(&content).unwrap_or_default();
             if waited != Err(RecvTimeoutError::Timeout) {
                 return;
             }
@@ -310,5 +313,5 @@ impl Drop for ProgressFeed {
 
 /// Returns when this process itself shows progress: never in a job, where the follower does.
 pub(crate) fn shown_here(options: ProgressOptions) -> ProgressOptions {
-    if spool().is_some() { ProgressOptions { when: When::Never, ..options } } else { options }
+    if job_directory().is_some() { ProgressOptions { when: When::Never, ..options } } else { options }
 }

@@ -12,13 +12,13 @@ const PROGRAM: &str = "haul-bench";
 /// Passes the running haul to `haul-bench`, which measures it (`dev/bench/src/candidates.rs`).
 const CALLED: &str = "HAUL_BENCH_HAUL";
 
-/// Replaces this process with `haul-bench`: the one beside this program, else the one on `PATH`.
+/// Replaces this process with `haul-bench`: the one next to this program, else the one on `PATH`.
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
     let own = std::env::current_exe().ok();
-    let beside = own.as_ref().map(|own| own.with_file_name(PROGRAM)).filter(|program| program.is_file());
-    let found = beside.is_some();
+    let adjacent = own.as_ref().map(|own| own.with_file_name(PROGRAM)).filter(|program| program.is_file());
+    let found = adjacent.is_some();
     // A name without a slash is looked up on PATH.
-    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let program = adjacent.unwrap_or_else(|| PathBuf::from(PROGRAM));
     let mut command = Command::new(&program);
     command.args(words);
     if let Some(own) = own {

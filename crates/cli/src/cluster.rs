@@ -1,6 +1,6 @@
-//! Runs of several processes: which one this is, and what it does.
+//! Runs of several processes: the roles that this process can have.
 //!
-//! - [`rank`]: a process started by a launch process, which tells it what to do over its standard
+//! - [`rank`]: a process started by a launch process, which sends it orders over its standard
 //!   input, or in messages.
 //! - [`under_launcher`]: one of the processes of `mpirun -n N haul cp …`.
 
@@ -15,10 +15,10 @@ use haul_bzip2::Bzip2;
 use haul_cluster::launch::{GroupOptions, InProcess, MpiLauncher, ProcessGroup};
 use haul_cluster::link::Link;
 use haul_cluster::master::Master;
-use haul_cluster::mpi::{LAUNCHER_VARIABLES, Refusal, World, launched};
-use haul_cluster::rank_loop::{RankLoop, ReadyRank, Word};
+use haul_cluster::mpi::{LAUNCHER_VARIABLES, MpiRefusal, World, launched};
+use haul_cluster::rank_loop::{RankLoop, ReadyRank, WaitOutcome};
 use haul_cluster::transport::{Broken, Rank, Transport};
-use haul_cluster::{Distributed, Unfit};
+use haul_cluster::{Distributed, RankMismatch};
 use haul_compare::Comparer;
 use haul_copy::Copier;
 use haul_delete::Deleter;
@@ -90,7 +90,7 @@ pub(crate) fn under_launcher(
         Ok(world) => world,
         // If the library belongs to another launcher every process would report it; other refusals
         // may concern one host only.
-        Err(refusal @ (Refusal::OtherSize { .. } | Refusal::OtherRank { .. })) => {
+        Err(refusal @ (MpiRefusal::OtherSize { .. } | MpiRefusal::OtherRank { .. })) => {
             return refuse(ExitCode::FAILURE, || {
                 fail(&format!("haul: {refusal}"));
             });
@@ -150,7 +150,7 @@ pub(crate) fn rank(words: &[OsString]) -> ExitCode {
 type MasterLink = Link<haul_cluster::wire::ToLaunch, haul_cluster::wire::ToMaster>;
 
 /// Does one tool's work items in a rank.
-type Serve = fn(ReadyRank<World>) -> Result<Word<World>, Broken>;
+type Serve = fn(ReadyRank<World>) -> Result<WaitOutcome<World>, Broken>;
 
 /// The tools that ranks can run, by name.
 const PORTABLE: &[(&str, Serve)] = &[
@@ -172,14 +172,14 @@ fn serve(world: World, link: Option<MasterLink>) -> Result<World, Broken> {
     let mut word = RankLoop::new(world, host, master).wait()?;
     loop {
         let from_init = match word {
-            Word::Nothing(world) => return Ok(world),
-            Word::InitMessage(from_init) => from_init,
+            WaitOutcome::Nothing(world) => return Ok(world),
+            WaitOutcome::InitMessage(from_init) => from_init,
         };
         word = match PORTABLE.iter().find(|(name, _)| *name == from_init.tool()) {
             Some((_, serve)) => serve(*from_init)?,
             None => {
                 let tool = from_init.tool().to_owned();
-                return from_init.refuse(Unfit::NoTool(tool));
+                return from_init.refuse(RankMismatch::NoTool(tool));
             }
         };
     }

@@ -19,15 +19,15 @@ use std::thread::{Builder, JoinHandle};
 
 use haul_flow::{CancelToken, Limits};
 
-use crate::progress::Source;
+use crate::progress::FigureSource;
 use server::Server;
 use socket::{BoundSocket, SocketGuard};
 
-/// What requests read and change.
+/// State of a run that requests read and change.
 pub(crate) struct Controlled {
     pub(crate) limits: Limits,
-    pub(crate) figures: Arc<dyn Source>,
-    /// Ends the work when what has begun is done; without it, only a signal ends the work.
+    pub(crate) figures: Arc<dyn FigureSource>,
+    /// Ends the work after the operations in flight; without it, only a signal ends the work.
     pub(crate) stop: Option<CancelToken>,
     /// Set by the request to stop.
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -49,18 +49,18 @@ impl ControlSocket {
     ///
     /// # Errors
     /// If there can't be a thread for it.
-    pub(crate) fn serve(self, controlled: Controlled) -> io::Result<Control> {
+    pub(crate) fn serve(self, controlled: Controlled) -> io::Result<ControlServer> {
         let BoundSocket { listener, guard } = self.0;
         let is_stopping = Arc::clone(&controlled.is_stopping);
         let (end, ended) = UnixStream::pair()?;
         let server = Server::new(listener, ended, controlled);
         let thread = Builder::new().name("control".to_owned()).spawn(move || server.run())?;
-        Ok(Control { guard, end: Some(end), thread: Some(thread), is_stopping })
+        Ok(ControlServer { guard, end: Some(end), thread: Some(thread), is_stopping })
     }
 }
 
 /// A control socket that is answered until this is dropped.
-pub(crate) struct Control {
+pub(crate) struct ControlServer {
     guard: SocketGuard,
     /// Closing it ends the thread.
     end: Option<UnixStream>,
@@ -68,14 +68,14 @@ pub(crate) struct Control {
     is_stopping: Arc<AtomicBool>,
 }
 
-impl Control {
+impl ControlServer {
     /// True if the command was asked to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Control {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         self.guard.remove();
         drop(self.end.take());

@@ -15,14 +15,14 @@ use haul_sys::{Fd, Identity};
 use crate::ahead;
 use crate::batch;
 use crate::cluster;
-use crate::flags::{self, Environment, Information, Parsed, Request};
+use crate::flags::{self, CopyCommand, Environment, Information, LoweredCopy};
 use crate::journal;
 use crate::manifest::Manifest;
 use crate::messages::Messages;
 use crate::own_files;
 use crate::progress::Whole;
 use crate::report::{Console, complain, complain_of_usage, print_information};
-use crate::task::{Executors, Work};
+use crate::task::{CliTask, Executors};
 use crate::work;
 
 /// Copies as the arguments ask. Messages begin with `program`.
@@ -37,13 +37,15 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
         _ => Environment::of_command("cp"),
     };
     let status = match flags::parse(words, environment, &mut warn) {
-        Ok(Parsed::Copy(request)) if program == "cp" && request.run.hosts.clients.is_none() => {
-            copy_alone(messages, &request)
+        Ok(CopyCommand::Copy(request)) => {
+            let is_alone = program == "cp" && request.run.hosts.clients.is_none();
+            copy(messages, &request, if is_alone { Processes::ThisOne } else { Processes::AsRequested })
         }
-        Ok(Parsed::Copy(request)) => copy(messages, &request),
-        Ok(Parsed::Tell(_)) if !prints_messages => ExitCode::SUCCESS,
-        Ok(Parsed::Tell(Information::Help)) => print_information(messages, &flags::COMMAND.help(program)),
-        Ok(Parsed::Tell(Information::Version)) => {
+        Ok(CopyCommand::Print(_)) if !prints_messages => ExitCode::SUCCESS,
+        Ok(CopyCommand::Print(Information::Help)) => {
+            print_information(messages, &flags::COMMAND.help(program))
+        }
+        Ok(CopyCommand::Print(Information::Version)) => {
             print_information(messages, concat!("cp (haul) ", env!("CARGO_PKG_VERSION"), "\n"))
         }
         Err(error) if program == "cp" => {
@@ -55,65 +57,60 @@ pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     if is_reported { status } else { ExitCode::FAILURE }
 }
 
-/// Runs one copy, in this process or in several, and reports the outcome.
-pub(crate) fn copy(messages: Messages, request: &Request) -> ExitCode {
+/// Processes that a copy may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Processes {
+    /// This one, even if an MPI launcher started it.
+    ThisOne,
+    /// Those that were requested or that a launcher started.
+    AsRequested,
+}
+
+/// Runs one copy and reports the outcome.
+pub(crate) fn copy(messages: Messages, request: &LoweredCopy, processes: Processes) -> ExitCode {
     let run_options = &request.run;
-    let copy = Copy::of(request);
+    let complain_of = |why: &str| {
+        complain(&messages.debug(why));
+    };
+    let refuse = |why: &str| match processes {
+        Processes::ThisOne => {
+            complain_of(why);
+            ExitCode::FAILURE
+        }
+        Processes::AsRequested => cluster::refuse(ExitCode::FAILURE, || complain_of(why)),
+    };
+    let copy = CopyTask::of(request);
     if let Err(why) = own_files::check(run_options, &copy) {
-        return cluster::refuse(ExitCode::FAILURE, || {
-            complain(&messages.debug(&why));
-        });
+        return refuse(&why);
     }
     match batch::system(run_options, &copy) {
         Ok(None) => {}
         Ok(Some(system)) => return batch::submit(messages, run_options, &copy, system),
-        Err(why) => {
-            return cluster::refuse(ExitCode::FAILURE, || {
-                complain(&messages.debug(&why));
-            });
-        }
+        Err(why) => return refuse(&why),
     }
-    let is_local = run_options.hosts.clients.is_none() && !cluster::is_under_launcher();
-    with_journal(messages, request, |messages, journal, copy| match is_local {
-        true => work::by(messages, run_options, None, copy),
-        false => work::launch(messages, run_options, journal, &Copy { of_ranks: true, ..copy.clone() }),
-    })
-}
-
-/// Copies in this process, even if an MPI launcher started it.
-fn copy_alone(messages: Messages, request: &Request) -> ExitCode {
-    if let Err(why) = own_files::check(&request.run, &Copy::of(request)) {
-        complain(&messages.debug(&why));
-        return ExitCode::FAILURE;
-    }
-    with_journal(messages, request, |messages, _, copy| work::by(messages, &request.run, None, copy))
-}
-
-/// Opens the journal of a copy, if it has one, and calls `run` to resume from it.
-fn with_journal(
-    messages: Messages,
-    request: &Request,
-    run: impl FnOnce(Messages, Option<Arc<Journal>>, &Copy<'_>) -> ExitCode,
-) -> ExitCode {
     let journal = match journal::open(request) {
         Ok(journal) => journal,
         Err(why) => {
-            complain(&messages.debug(&why));
+            complain_of(&why);
             return ExitCode::FAILURE;
         }
     };
     if let Some(journal) = &journal {
-        journal::remark(journal, |text| {
-            complain(&messages.debug(text));
-        });
+        journal::remark(journal, complain_of);
     }
     let request = &journal::resumed_request(request, journal.as_deref());
-    run(messages, journal.clone(), &Copy { journal, ..Copy::of(request) })
+    let copy = CopyTask { journal: journal.clone(), ..CopyTask::of(request) };
+    let is_local = run_options.hosts.clients.is_none()
+        && (processes == Processes::ThisOne || !cluster::is_under_launcher());
+    match is_local {
+        true => work::by(messages, run_options, None, &copy),
+        false => work::launch(messages, run_options, journal, &CopyTask { of_ranks: true, ..copy }),
+    }
 }
 
 #[derive(Clone)]
-struct Copy<'a> {
-    request: &'a Request,
+struct CopyTask<'a> {
+    request: &'a LoweredCopy,
     journal: Option<Arc<Journal>>,
     /// True if ranks copy: the process group has the journal.
     of_ranks: bool,
@@ -127,7 +124,7 @@ struct Copy<'a> {
 const PARTIAL: u8 = 23;
 const VANISHED: u8 = 24;
 
-impl Work for Copy<'_> {
+impl CliTask for CopyTask<'_> {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let status = self.copied_by(executor, config, console);
         let is_there = |name: &CString| haul_sys::stat_path::<&Fd>(None, name, true).is_ok();
@@ -175,7 +172,7 @@ impl Work for Copy<'_> {
     }
 
     fn before_count(&self) {
-        let Request { operands, options, .. } = self.request;
+        let LoweredCopy { operands, options, .. } = self.request;
         self.space.get_or_init(|| FreeSpace::before(operands, options));
     }
 
@@ -189,10 +186,10 @@ impl Work for Copy<'_> {
     }
 }
 
-impl<'a> Copy<'a> {
+impl<'a> CopyTask<'a> {
     /// Copies, and returns 0 or 1.
     fn copied_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
-        let Request { operands, options, manifest, .. } = self.request;
+        let LoweredCopy { operands, options, manifest, .. } = self.request;
         let manifest = manifest.as_ref().map(|request| Manifest::create(request, operands, console));
         let manifest = match manifest.transpose() {
             Ok(manifest) => manifest,
@@ -224,7 +221,7 @@ impl<'a> Copy<'a> {
         let mut status = Self::status(outcome, console);
         if let Some(journal) = journal {
             let succeeded = status == 0 && !console.has_failed();
-            let is_written = journal::conclude(journal, self.request, succeeded, console);
+            let is_written = journal::finish(journal, self.request, succeeded, console);
             status = if is_written { status } else { 1 };
         }
         // Also after errors: it lists what was copied.
@@ -245,7 +242,7 @@ impl<'a> Copy<'a> {
         config.selection.own_files.iter().copied().chain(journal).chain(manifest).collect()
     }
 
-    fn of(request: &'a Request) -> Self {
+    fn of(request: &'a LoweredCopy) -> Self {
         let (space, stop) = (OnceLock::new(), CancelToken::default());
         Self { request, journal: None, of_ranks: false, space, stop }
     }

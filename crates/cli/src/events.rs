@@ -1,4 +1,4 @@
-//! `--events`: what a run does, as JSON Lines for programs. `docs/events.md` has the meaning of
+//! `--events`: the events of a run, as JSON Lines for programs. `docs/events.md` has the meaning of
 //! each event, and `docs/events.schema.json` the schema.
 //!
 //! Events about single files are written in batches, at the latest with the next `progress` event;
@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::line_file::LineFile;
 use crate::progress::Whole;
 use crate::statistics::Statistics;
-use crate::timestamp::Clock;
+use crate::timestamp::TimestampClock;
 
 /// Version of the schema. It changes when programs written for the last one could go wrong; a new
 /// member or event is no such change.
@@ -29,7 +29,7 @@ const SCHEMA: u32 = 1;
 /// A line, without its time.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Event<'a> {
+enum EventRecord<'a> {
     Start {
         schema: u32,
         version: &'static str,
@@ -37,7 +37,7 @@ enum Event<'a> {
         command: Vec<Cow<'a, str>>,
         operands: Vec<Operand<'a>>,
     },
-    File(File<'a>),
+    File(FileEvent<'a>),
     Warning(Trouble<'a>),
     Error(Trouble<'a>),
     Progress {
@@ -59,10 +59,10 @@ enum Event<'a> {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct EventLine<'a> {
     time: String,
     #[serde(flatten)]
-    event: &'a Event<'a>,
+    event: &'a EventRecord<'a>,
 }
 
 #[derive(Serialize)]
@@ -73,9 +73,9 @@ struct Operand<'a> {
     path_b64: Option<String>,
 }
 
-/// An entry and what became of it.
+/// An entry and its outcome.
 #[derive(Serialize)]
-struct File<'a> {
+struct FileEvent<'a> {
     status: &'static str,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
@@ -108,7 +108,7 @@ struct Trouble<'a> {
     host: Option<&'a str>,
 }
 
-/// How far a run is.
+/// Progress of a run at one moment.
 pub(crate) struct ProgressTick {
     pub(crate) elapsed: Duration,
     pub(crate) done: Tally,
@@ -125,16 +125,16 @@ enum Urgency {
 }
 
 /// The file that gets the events of a run. Called from all workers at once.
-pub(crate) struct Events(Mutex<State>);
+pub(crate) struct Events(Mutex<EventWriter>);
 
-struct State {
+struct EventWriter {
     file: LineFile,
-    clock: Clock,
+    clock: TimestampClock,
 }
 
 impl Events {
     pub(crate) fn new(file: LineFile) -> Self {
-        Self(Mutex::new(State { file, clock: Clock::default() }))
+        Self(Mutex::new(EventWriter { file, clock: TimestampClock::default() }))
     }
 
     pub(crate) fn identity(&self) -> Option<Identity> {
@@ -150,7 +150,7 @@ impl Events {
         let operands: Vec<_> = operands.iter().map(operand).collect();
         self.write(
             Urgency::Now,
-            &Event::Start {
+            &EventRecord::Start {
                 schema: SCHEMA,
                 version: env!("CARGO_PKG_VERSION"),
                 process: std::process::id(),
@@ -164,11 +164,11 @@ impl Events {
         let (status, kind) = words_for(entry.outcome);
         let (path, path_b64) = named(&entry.path);
         let (target, target_b64) = entry.target.as_deref().map_or((None, None), named);
-        let file = File { status, kind, path, path_b64, target, target_b64, bytes: entry.bytes };
-        self.write(Urgency::Later, &Event::File(file));
+        let file = FileEvent { status, kind, path, path_b64, target, target_b64, bytes: entry.bytes };
+        self.write(Urgency::Later, &EventRecord::File(file));
     }
 
-    /// Reports a problem. `message` is what the user reads.
+    /// Reports a problem. `message` is the text for the user.
     pub(crate) fn problem(&self, problem: &Problem, message: &[u8]) {
         let (path, path_b64) = problem.names.first().map_or((None, None), |name| named(name));
         let cause = problem.cause.as_ref();
@@ -182,8 +182,8 @@ impl Events {
             host: problem.host.as_deref(),
         };
         let event = match problem.severity {
-            Severity::Warning => Event::Warning(trouble),
-            Severity::Error => Event::Error(trouble),
+            Severity::Warning => EventRecord::Warning(trouble),
+            Severity::Error => EventRecord::Error(trouble),
         };
         self.write(Urgency::Now, &event);
     }
@@ -199,14 +199,14 @@ impl Events {
             errno: None,
             host: None,
         };
-        self.write(Urgency::Now, &Event::Error(trouble));
+        self.write(Urgency::Now, &EventRecord::Error(trouble));
     }
 
     pub(crate) fn progress(&self, tick: &ProgressTick) {
         let ProgressTick { elapsed, done, whole, waits_for_room } = *tick;
         self.write(
             Urgency::Now,
-            &Event::Progress {
+            &EventRecord::Progress {
                 seconds: elapsed.as_secs_f64(),
                 found: done.discovered,
                 finished: done.finished,
@@ -220,16 +220,16 @@ impl Events {
     }
 
     pub(crate) fn end(&self, status: u8, statistics: &Statistics) {
-        self.write(Urgency::Now, &Event::End { status, statistics });
+        self.write(Urgency::Now, &EventRecord::End { status, statistics });
     }
 
-    fn write(&self, urgency: Urgency, event: &Event<'_>) {
-        let State { file, clock } = &mut *lock(&self.0);
+    fn write(&self, urgency: Urgency, event: &EventRecord<'_>) {
+        let EventWriter { file, clock } = &mut *lock(&self.0);
         file.add(|buffer| {
             let (time, milliseconds) = clock.now();
             let time = format!("{time}.{milliseconds:03}Z");
             // Nothing in an event can't be serialized, and writing to memory can't fail.
-            serde_json::to_writer(&mut *buffer, &Line { time, event }).unwrap_or_default();
+            serde_json::to_writer(&mut *buffer, &EventLine { time, event }).unwrap_or_default();
             buffer.push(b'\n');
         });
         if urgency == Urgency::Now {
@@ -256,7 +256,7 @@ fn one_line(message: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(message.strip_suffix(b"\n").unwrap_or(message))
 }
 
-/// Returns the status of an entry, and its type if that is what is counted.
+/// Returns the status of an entry, and its type if entries of that type are counted.
 fn words_for(outcome: EntryOutcome) -> (&'static str, Option<&'static str>) {
     match outcome {
         EntryOutcome::File => ("done", Some("file")),

@@ -1,5 +1,5 @@
-//! `--resume` and `--journal`: finding the journal of a copy, going on with what it records, and
-//! what becomes of it at the end.
+//! `--resume` and `--journal`: finds the journal of a copy, continues from its records, and removes
+//! or keeps it at the end.
 //!
 //! The journal of `--resume` is a hidden file in the directory the copy goes to: the target
 //! directory if that was there when the copy began, otherwise the directory above. A fingerprint of
@@ -11,28 +11,29 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_cluster::batch::spool::Spool;
+use haul_cluster::batch::job_directory::JobDirectory;
 use haul_copy::{Atomic, CopyKind, CopyOptions, Fsync, OnFull, Operands, TemporaryNames, Update};
 use haul_flow::{Problem, Report};
 use haul_journal::{Journal, RunId};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::cluster::{is_under_launcher, prints_messages};
-use crate::flags::{Request, StatisticsForm};
+use crate::flags::{LoweredCopy, StatisticsForm};
 use crate::messages;
 use crate::report::Console;
 
 /// Opens the journal of a copy, if it has one: the user's, or that of the batch job this process
 /// runs in.
-pub(crate) fn open(request: &Request) -> Result<Option<Arc<Journal>>, String> {
+pub(crate) fn open(request: &LoweredCopy) -> Result<Option<Arc<Journal>>, String> {
     if !prints_messages() {
         return Ok(None);
     }
-    let Request { operands, run, resume, .. } = request;
+    let LoweredCopy { operands, run, resume, .. } = request;
     let has_ranks = run.hosts.clients.is_some() || is_under_launcher();
-    // The hashes of what a requeued job would skip are not in its manifest.
+    // A requeued job's manifest would lack the hashes of the files that it skips.
     let is_kept = has_ranks && request.manifest.is_none() && !request.options.dry_run;
-    let of_job = || is_kept.then(Spool::of_process).flatten().map(|spool| spool.journal());
+    let of_job =
+        || is_kept.then(JobDirectory::of_process).flatten().map(|job_directory| job_directory.journal());
     let hidden = resume.then(|| hidden_path(operands, fingerprint(request))).flatten();
     let given = run.hosts.journal.clone();
     let Some(path) = hidden.clone().or(given).or_else(of_job) else { return Ok(None) };
@@ -62,10 +63,10 @@ fn hidden_path(operands: &Operands, fingerprint: u64) -> Option<PathBuf> {
 }
 
 /// Returns a hash that identifies a copy: operands, current directory and options.
-fn fingerprint(request: &Request) -> u64 {
+fn fingerprint(request: &LoweredCopy) -> u64 {
     let directory = std::env::current_dir().unwrap_or_default();
-    let Request { operands, options, .. } = request;
-    // These don't change what is copied.
+    let LoweredCopy { operands, options, .. } = request;
+    // These don't change the copies.
     let on_full = OnFull::Stop;
     let options = CopyOptions { verbose: false, itemize: false, debug: false, on_full, ..options.clone() };
     let mut hasher = Xxh3::new();
@@ -83,7 +84,7 @@ fn copies_to_a_name(operands: &Operands) -> bool {
 }
 
 /// Adapts a request to the run that its journal records.
-pub(crate) fn resumed_request(request: &Request, journal: Option<&Journal>) -> Request {
+pub(crate) fn resumed_request(request: &LoweredCopy, journal: Option<&Journal>) -> LoweredCopy {
     let mut request = request.clone();
     let Some(journal) = journal else { return request };
     let RunId { number, epoch } = journal.run();
@@ -99,7 +100,7 @@ pub(crate) fn resumed_request(request: &Request, journal: Option<&Journal>) -> R
     request
 }
 
-/// Reports what is unusual about a journal that was opened.
+/// Reports irregularities of a journal that was opened.
 pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
     if let Some(error) = journal.not_locked() {
         tell(&format!("warning: the journal cannot be locked ({error}); no other run may use it"));
@@ -114,7 +115,7 @@ pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
 }
 
 /// Ends a run with a journal. Returns false if the journal lacks something, which is reported.
-pub(crate) fn conclude(journal: &Journal, request: &Request, succeeded: bool, console: &Console) -> bool {
+pub(crate) fn finish(journal: &Journal, request: &LoweredCopy, succeeded: bool, console: &Console) -> bool {
     if succeeded {
         journal.complete();
     }
@@ -138,7 +139,7 @@ pub(crate) fn conclude(journal: &Journal, request: &Request, succeeded: bool, co
             many => format!("all {many} entries are"),
         };
         let journal = journal.path().display();
-        console.tell(format!("nothing to copy: {entries} as recorded in {journal}\n").as_bytes());
+        console.print(format!("nothing to copy: {entries} as recorded in {journal}\n").as_bytes());
     }
     // The journal of a run that never began is of no use either.
     if request.resume

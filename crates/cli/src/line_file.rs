@@ -1,10 +1,10 @@
-//! A file, pipe or device that gets whole lines while a run goes on: `--events` and `--log-file`.
+//! A file, pipe or device that gets whole lines during a run: `--events` and `--log-file`.
 //!
 //! Lines are buffered, and each write has whole lines only, unless one doesn't fit in a pipe. A
 //! slow reader slows the run down. One that takes nothing for half a minute is given up: with
 //! ranks, a launch process that waits longer would be taken for dead.
 //!
-//! After the first error nothing more is written; the run goes on, and the error is reported once
+//! After the first error nothing more is written; the run continues, and the error is reported once
 //! ([`LineFile::take_failure`]). `SIGPIPE` is ignored, so a pipe without a reader is such an error.
 
 use std::ffi::{CStr, CString};
@@ -32,7 +32,7 @@ pub(crate) enum Destination {
     Descriptor(u16, Arc<Fd>),
 }
 
-/// What becomes of the lines that a file has already.
+/// Treatment of the lines that a file already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OldLines {
     Kept,
@@ -126,7 +126,7 @@ fn open_file(path: &Path, old_lines: OldLines, operands: &[&CStr]) -> Result<Fd,
     let open = if old_lines == OldLines::Kept { open.appending() } else { open };
     let fd = open_path(&name, open).map_err(reason)?;
     let file = stat(&fd).map_err(reason)?;
-    // Before anything is written to it: the file may be what is to be copied.
+    // Before anything is written to it: the file may be a source of the copy.
     let is_operand = |operand: &CStr| {
         stat_path::<&Fd>(None, operand, true).is_ok_and(|there| there.identity == file.identity)
     };

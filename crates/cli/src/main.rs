@@ -3,21 +3,20 @@
 //! - [`applet`]: selects the command to run.
 //! - [`copy`]: one copy, from command line to exit status. It uses [`report`],
 //!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
-//! - [`run_log`]: what a run leaves for others to read: [`events`] and a log file, each a
-//!   [`line_file`].
+//! - [`run_log`]: the logs of a run: [`events`] and a log file, each a [`line_file`].
 //! - [`work`]: any tool's work ([`task`]), from request to exit status; [`cluster`]: in several
 //!   processes; [`batch`]: in a batch job.
 //! - [`control`]: the socket through which a running command is controlled.
 //! - [`flags`]: the command lines of all applets; [`signals`]: cleanup before a signal ends the
 //!   program.
-//! - [`mod@sync`]: a copy of what differs.
+//! - [`mod@sync`]: a copy of the entries that differ.
 //! - [`configuration`]: defaults for flags, from files and a variable.
 //! - [`spdcp`]: the same copy with the options of `spdcp`.
 //! - [`tools`]: the other tools.
 //! - [`mod@bench`]: starts the benchmark, a separate program.
 //! - [`definitions`]: all commands as data, for generated files.
 //!
-//! How things are copied is up to `haul_copy`; how the machine is used is up to `haul_flow`.
+//! The rules of copying are in `haul_copy`; the use of the machine is in `haul_flow`.
 
 mod ahead;
 mod amounts;
@@ -54,14 +53,14 @@ use std::process::ExitCode;
 use applet::Applet;
 use messages::{Charset, Messages};
 use report::{complain, print_information};
-use tools::Call;
+use tools::AppletCall;
 
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Only works within the hard limit; the run takes what there is.
+    // Only works within the hard limit; the run adapts to the limit it gets.
     haul_sys::raise_descriptor_limit(haul_flow::DESCRIPTORS_WANTED);
     let status = be(Applet::of_call(std::env::args_os()));
     #[cfg(feature = "fault")]
@@ -80,7 +79,7 @@ fn be(applet: Applet) -> ExitCode {
         Applet::Sync { words } => sync::main(&words),
         Applet::Spdcp { program, words } => spdcp::main(program, &words),
         Applet::Tool { tool, name, stands_in, words } => {
-            (tool.main)(&Call { tool, name, stands_in, words: &words })
+            (tool.main)(&AppletCall { tool, name, stands_in, words: &words })
         }
         Applet::Rank { words } => cluster::rank(&words),
         Applet::Bench { words } => bench::main(&words),

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use haul_copy::{CopyKind, DigestSink, FileDigest, Operands};
 use haul_digest::Algorithm;
-use haul_digest::manifest::{Creator, Format, Record, Writer};
+use haul_digest::manifest::{Creator, Format, HashRecord, LineEnd, Writer};
 use haul_flow::{Problem, lock};
 use haul_sum::{ManifestFile, SumKind};
 use haul_sys::{Identity, reason};
@@ -80,7 +80,7 @@ impl Manifest {
             return Err(problem.naming(request.path.to_bytes()));
         }
         let algorithm = request.algorithm;
-        let writer = Writer::new(request.format, algorithm, false, &creator())
+        let writer = Writer::new(request.format, algorithm, LineEnd::LineFeed, &creator())
             .map_err(|_| Problem::new(SumKind::NotInMhl).naming(algorithm.name()))?;
         let (file, guard) = create_file(&request.path, console)?;
         let path = request.path.clone();
@@ -110,7 +110,7 @@ impl Manifest {
         let mut text = Vec::new();
         self.writer.begin(&mut text);
         for FileDigest { path, size, digest } in files {
-            let record = Record { path: &path, size: Some(size), digest };
+            let record = HashRecord { path: &path, size: Some(size), digest };
             self.writer
                 .record(&mut text, &record)
                 .map_err(|_| Problem::new(SumKind::NotInMhl).naming(path.clone()))?;

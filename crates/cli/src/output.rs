@@ -1,7 +1,7 @@
 //! Standard output: whole lines, buffered, with a sticky error.
 //!
 //! Lines are buffered and written in bulk; on a terminal each is written at once. The first write
-//! error is kept, later lines are dropped, and [`Output::finish`] returns the error: a full disk
+//! error is kept, later lines are dropped, and [`LineSink::finish`] returns the error: a full disk
 //! under `cp -v >log` must not be mistaken for success. Like GNU's tools, a run continues copying
 //! when its output can't be written. When nobody reads a pipe, GNU's tools die at once; haul
 //! finishes the copy first, so that nothing is left half copied, and then dies of `SIGPIPE`.
@@ -9,7 +9,7 @@
 //! Writing to a standard output that was closed fails like any other write. The Rust runtime alone
 //! would silently discard the data.
 //!
-//! Invariant: the first failure is never lost (test: `the_first_failure_is_told_at_the_end`).
+//! Invariant: the first failure is never lost (test: `the_first_failure_is_reported_at_the_end`).
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::sync::{Mutex, PoisonError};
@@ -20,14 +20,22 @@ use haul_sys::Errno;
 /// Maximum bytes to buffer before writing.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A sink for lines.
-pub(crate) struct Output<W> {
-    state: Mutex<State<W>>,
-    /// True if each line is written at once.
-    at_once: bool,
+/// Time at which lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushPolicy {
+    /// At once, for a terminal.
+    EachWrite,
+    /// When the buffer is full.
+    WhenFull,
 }
 
-struct State<W> {
+/// A sink for lines.
+pub(crate) struct LineSink<W> {
+    state: Mutex<OutputBuffer<W>>,
+    policy: FlushPolicy,
+}
+
+struct OutputBuffer<W> {
     writer: W,
     waiting: Vec<u8>,
     failure: Option<io::Error>,
@@ -59,35 +67,34 @@ impl Write for Standard {
     }
 }
 
-impl Output<Standard> {
+impl LineSink<Standard> {
     /// Wraps this process's standard output.
     pub(crate) fn standard() -> Self {
         if haul_sys::was_closed(haul_sys::Standard::Output) {
-            return Self::new(Standard::Closed, false);
+            return Self::new(Standard::Closed, FlushPolicy::WhenFull);
         }
         let stdout = io::stdout();
-        let at_once = stdout.is_terminal();
-        Self::new(Standard::Open(stdout), at_once)
+        let policy = if stdout.is_terminal() { FlushPolicy::EachWrite } else { FlushPolicy::WhenFull };
+        Self::new(Standard::Open(stdout), policy)
     }
 }
 
-impl<W: Write> Output<W> {
-    /// Wraps `writer`; `at_once` for a terminal.
-    pub(crate) fn new(writer: W, at_once: bool) -> Self {
-        let state = State { writer, waiting: Vec::new(), failure: None };
-        Self { state: Mutex::new(state), at_once }
+impl<W: Write> LineSink<W> {
+    pub(crate) fn new(writer: W, policy: FlushPolicy) -> Self {
+        let state = OutputBuffer { writer, waiting: Vec::new(), failure: None };
+        Self { state: Mutex::new(state), policy }
     }
 
     /// True if lines go to a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
-        self.at_once
+        self.policy == FlushPolicy::EachWrite
     }
 
     /// Adds whole lines.
     pub(crate) fn write(&self, lines: &[u8]) {
         let mut state = lock(&self.state);
         state.waiting.extend_from_slice(lines);
-        if self.at_once || state.waiting.len() >= BUFFER_BYTES {
+        if self.is_terminal() || state.waiting.len() >= BUFFER_BYTES {
             state.flush();
         }
     }
@@ -113,7 +120,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-impl<W: Write> State<W> {
+impl<W: Write> OutputBuffer<W> {
     fn flush(&mut self) {
         if self.failure.is_none() {
             self.failure = self.writer.write_all(&self.waiting).and_then(|()| self.writer.flush()).err();
@@ -147,25 +154,25 @@ mod tests {
         }
     }
 
-    fn written<W>(output: &Output<W>, look: impl Fn(&W) -> usize) -> usize {
+    fn written<W>(output: &LineSink<W>, look: impl Fn(&W) -> usize) -> usize {
         look(&output.state.lock().unwrap().writer)
     }
 
     #[test]
     fn lines_wait_for_a_full_buffer_unless_a_terminal_reads_them() {
-        let buffered = Output::new(Vec::new(), false);
+        let buffered = LineSink::new(Vec::new(), FlushPolicy::WhenFull);
         buffered.write(b"line\n");
         assert_eq!(written(&buffered, Vec::len), 0);
         buffered.write(&[b'x'; BUFFER_BYTES]);
         assert_eq!(written(&buffered, Vec::len), BUFFER_BYTES + 5);
-        let at_once = Output::new(Vec::new(), true);
+        let at_once = LineSink::new(Vec::new(), FlushPolicy::EachWrite);
         at_once.write(b"line\n");
         assert_eq!(written(&at_once, Vec::len), 5);
     }
 
     #[test]
-    fn the_first_failure_is_told_at_the_end() {
-        let output = Output::new(Limited { writes_left: 1, written: Vec::new() }, true);
+    fn the_first_failure_is_reported_at_the_end() {
+        let output = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, FlushPolicy::EachWrite);
         output.write(b"fits\n");
         output.write(b"does not\n");
         output.write(b"nor this\n");
@@ -175,10 +182,10 @@ mod tests {
 
     #[test]
     fn what_waits_at_the_end_is_written() {
-        let full = Output::new(Limited { writes_left: 0, written: Vec::new() }, false);
+        let full = LineSink::new(Limited { writes_left: 0, written: Vec::new() }, FlushPolicy::WhenFull);
         full.write(b"line\n");
         assert!(full.finish().is_err());
-        let fine = Output::new(Limited { writes_left: 1, written: Vec::new() }, false);
+        let fine = LineSink::new(Limited { writes_left: 1, written: Vec::new() }, FlushPolicy::WhenFull);
         fine.write(b"line\n");
         assert!(fine.finish().is_ok());
     }

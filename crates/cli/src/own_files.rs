@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use haul_sys::{Fd, FileType, Identity, Stat, stat, stat_path};
 
 use crate::line_file::Destination;
-use crate::task::{RunOptions, Work};
+use crate::task::{CliTask, RunOptions};
 use crate::work::{c_path, identity_of};
 
 /// Maximum number of symbolic links that are followed, which is the kernel's.
@@ -15,13 +15,13 @@ const LINKS_MAX: usize = 40;
 
 /// A file as its name leads to it.
 #[derive(PartialEq, Eq)]
-enum Place {
+enum FilePlace {
     There(Identity),
     /// It is to be made in this directory.
     New(Identity, PathBuf),
 }
 
-impl Place {
+impl FilePlace {
     /// `None` for a device or a pipe: two streams to one of them destroy nothing.
     fn of(there: &Stat) -> Option<Self> {
         (there.kind == FileType::Regular).then_some(Self::There(there.identity))
@@ -29,10 +29,10 @@ impl Place {
 }
 
 /// Checks that no two options name the same file. The error is a message.
-pub(crate) fn check(run_options: &RunOptions, work: &impl Work) -> Result<(), String> {
+pub(crate) fn check(run_options: &RunOptions, work: &impl CliTask) -> Result<(), String> {
     let events = run_options.events.as_ref().and_then(|destination| match destination {
         Destination::File(path) => place(path),
-        Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().and_then(|there| Place::of(&there)),
+        Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().and_then(|there| FilePlace::of(&there)),
     });
     let path = |path: Option<&PathBuf>| path.and_then(|path| place(path));
     let (flag, listed) = work.listed_in().unzip();
@@ -54,16 +54,16 @@ pub(crate) fn check(run_options: &RunOptions, work: &impl Work) -> Result<(), St
 
 /// Finds out where a name leads. `None` if its directory doesn't exist, which whoever opens the
 /// file reports.
-fn place(path: &Path) -> Option<Place> {
+fn place(path: &Path) -> Option<FilePlace> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         if let Ok(there) = stat_path::<&Fd>(None, &c_path(&path), true) {
-            return Place::of(&there);
+            return FilePlace::of(&there);
         }
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match std::fs::read_link(&path) {
             Ok(link) => path = above.join(link),
-            Err(_) => return Some(Place::New(identity_of(&c_path(above))?, path.file_name()?.into())),
+            Err(_) => return Some(FilePlace::New(identity_of(&c_path(above))?, path.file_name()?.into())),
         }
     }
     None

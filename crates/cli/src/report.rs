@@ -25,8 +25,8 @@ use signal_hook::consts::SIGPIPE;
 use crate::cluster;
 use crate::flags;
 use crate::messages::Messages;
-use crate::output::{self, Output};
-use crate::progress::{Progress, ProgressOptions, Source, StatusLine, Whole};
+use crate::output::{self, LineSink};
+use crate::progress::{FigureSource, ProgressDisplay, ProgressOptions, StatusLine, Whole};
 use crate::run_log::RunLog;
 use crate::signals;
 
@@ -38,10 +38,10 @@ fn is_of_vanished_file(problem: &Problem) -> bool {
     (is_gone && is_of_source) || problem.kind == DeleteKind::AfterErrors
 }
 
-/// Prints what was requested instead of work: help, or the version.
+/// Prints the information requested instead of work: help, or the version.
 pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
-    let console = Console::new(messages, Output::standard());
-    console.tell(text.as_bytes());
+    let console = Console::new(messages, LineSink::standard());
+    console.print(text.as_bytes());
     console.finish()
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Counters {
     slow_ranks: Mutex<Vec<SlowRank>>,
 }
 
-impl Source for Counters {
+impl FigureSource for Counters {
     fn done(&self) -> Tally {
         *lock(&self.done)
     }
@@ -81,18 +81,18 @@ impl Source for Counters {
 /// Receives a run's reports. `W` is standard output.
 pub(crate) struct Console<W = output::Standard> {
     messages: Messages,
-    output: Output<W>,
+    output: LineSink<W>,
     counters: Arc<Counters>,
-    progress: Option<Arc<Progress>>,
+    progress: Option<Arc<ProgressDisplay>>,
     status_line: Option<StatusLine>,
     run_log: Arc<RunLog>,
     /// Records progress in the run log.
-    ticks: Option<Progress>,
+    ticks: Option<ProgressDisplay>,
     problems: AtomicU64,
     failed: AtomicBool,
     /// True if an error was reported that isn't about a file that has vanished.
     failed_otherwise: AtomicBool,
-    /// True if the run log could not be written. Deletion goes on.
+    /// True if the run log could not be written. Deletion continues.
     has_lost_log: AtomicBool,
     /// True if a copy was written to a pipe without a reader.
     is_unread: AtomicBool,
@@ -101,7 +101,7 @@ pub(crate) struct Console<W = output::Standard> {
 
 impl<W: Write + Send> Console<W> {
     /// Creates a console without progress.
-    pub(crate) fn new(messages: Messages, output: Output<W>) -> Self {
+    pub(crate) fn new(messages: Messages, output: LineSink<W>) -> Self {
         Self {
             messages,
             output,
@@ -127,12 +127,12 @@ impl<W: Write + Send> Console<W> {
 
     /// Shows progress if it is wanted where standard error goes.
     pub(crate) fn with_progress(mut self, options: ProgressOptions) -> Self {
-        self.progress = Progress::begin(options, self.figures()).map(Arc::new);
+        self.progress = ProgressDisplay::begin(options, self.figures()).map(Arc::new);
         self
     }
 
-    /// Prints a status line at each `SIGUSR1`, if the command is one of haul's: to other programs
-    /// the signal does what it does to any program.
+    /// Prints a status line at each `SIGUSR1`, if the command is one of haul's: for replacements of
+    /// other programs, the signal keeps its default action.
     pub(crate) fn with_status_line(mut self) -> Self {
         if self.messages.stands_for().is_none() {
             let begun = StatusLine::begin(self.messages.clone(), self.figures(), self.progress.clone());
@@ -144,11 +144,11 @@ impl<W: Write + Send> Console<W> {
         self
     }
 
-    /// Records in `run_log` what is reported, and progress.
+    /// Records all reports and the progress in `run_log`.
     pub(crate) fn with_run_log(mut self, run_log: Arc<RunLog>) -> Self {
         if run_log.wants_entries() {
-            let source = Arc::clone(&self.counters) as Arc<dyn Source>;
-            self.ticks = Some(Progress::in_run_log(Arc::clone(&run_log), source));
+            let source = Arc::clone(&self.counters) as Arc<dyn FigureSource>;
+            self.ticks = Some(ProgressDisplay::in_run_log(Arc::clone(&run_log), source));
         }
         self.run_log = run_log;
         self
@@ -165,8 +165,8 @@ impl<W: Write + Send> Console<W> {
     }
 
     /// Returns the provider of the run's figures.
-    pub(crate) fn figures(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.counters) as Arc<dyn Source>
+    pub(crate) fn figures(&self) -> Arc<dyn FigureSource> {
+        Arc::clone(&self.counters) as Arc<dyn FigureSource>
     }
 
     /// Sets the counters from a run elsewhere.
@@ -191,7 +191,10 @@ impl<W: Write + Send> Console<W> {
         if let Some(status_line) = &self.status_line {
             status_line.end();
         }
-        [self.progress.as_deref(), self.ticks.as_ref()].into_iter().flatten().for_each(Progress::finish);
+        [self.progress.as_deref(), self.ticks.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(ProgressDisplay::finish);
     }
 
     fn watch(&self) {
@@ -205,7 +208,7 @@ impl<W: Write + Send> Console<W> {
         (self.counters.done(), self.problems.load(Ordering::Relaxed))
     }
 
-    /// Returns what the run worked with, if it got that far.
+    /// Returns the resources of the run, if it got that far.
     pub(crate) fn means(&self) -> Option<RunInfo> {
         *lock(&self.counters.means)
     }
@@ -240,17 +243,17 @@ impl<W: Write + Send> Console<W> {
     }
 
     /// Writes whole lines to standard output.
-    pub(crate) fn tell(&self, lines: &[u8]) {
+    pub(crate) fn print(&self, lines: &[u8]) {
         // A terminal shows both streams, so the bar must make way for these lines too.
         match &self.progress {
-            Some(progress) if self.output.is_terminal() => progress.beside(|| self.output.write(lines)),
+            Some(progress) if self.output.is_terminal() => progress.while_hidden(|| self.output.write(lines)),
             _ => self.output.write(lines),
         }
     }
 
     /// Writes to standard output and flushes.
-    pub(crate) fn tell_now(&self, bytes: &[u8]) {
-        self.tell(bytes);
+    pub(crate) fn print_now(&self, bytes: &[u8]) {
+        self.print(bytes);
         self.output.flush();
     }
 
@@ -273,11 +276,11 @@ impl<W: Write + Send> Console<W> {
     }
 
     fn show(&self, lines: &[u8]) {
-        let told = match &self.progress {
-            Some(progress) => progress.beside(|| complain(lines)),
+        let was_written = match &self.progress {
+            Some(progress) => progress.while_hidden(|| complain(lines)),
             None => complain(lines),
         };
-        if !told {
+        if !was_written {
             self.fail();
         }
     }
@@ -311,7 +314,7 @@ impl<W: Write + Send> Console<W> {
     }
 }
 
-/// How a run and its output ended.
+/// Result of a run, including its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finish {
     /// Nothing went wrong.
@@ -347,7 +350,7 @@ fn dies_of(error: &io::Error) -> bool {
 
 /// Reports a command-line error. A suggestion follows only on a terminal: scripts get GNU's exact
 /// message.
-pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::Error) {
+pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::FlagError) {
     let suggestion = if io::stderr().is_terminal() { messages.suggestion(error) } else { Vec::new() };
     complain(&[messages.wrong_flags(error), suggestion].concat());
 }
@@ -414,7 +417,7 @@ impl<W: Write + Send> Report for Console<W> {
     fn line(&self, line: Line) {
         let text = self.messages.line(&line);
         self.run_log.verbose(&text);
-        self.tell(&text);
+        self.print(&text);
     }
 
     fn entry(&self, entry: EntryReport) {
@@ -427,7 +430,7 @@ impl<W: Write + Send> Report for Console<W> {
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
         match stream {
-            Standard::Output => self.tell(bytes),
+            Standard::Output => self.print(bytes),
             Standard::Error => self.complain(bytes),
         }
     }
@@ -476,9 +479,10 @@ mod tests {
 
     use super::*;
     use crate::messages::Charset;
+    use crate::output::FlushPolicy;
 
     fn console() -> Console<Vec<u8>> {
-        Console::new(Messages::new("cp", Charset::Utf8), Output::new(Vec::new(), false))
+        Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(Vec::new(), FlushPolicy::WhenFull))
     }
 
     #[test]
@@ -508,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_have_vanished_are_told_from_other_errors() {
+    fn files_that_have_vanished_are_distinguished_from_other_errors() {
         let because = |errno| haul_sys::Error::new(haul_sys::Operation::Openat, String::new(), errno);
         let console = console();
         assert!(!console.has_only_vanished_files());
@@ -533,7 +537,8 @@ mod tests {
     #[test]
     fn a_run_whose_output_is_lost_has_failed() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let console = Console::new(Messages::new("cp", Charset::Utf8), Output::new(full, false));
+        let console =
+            Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(full, FlushPolicy::WhenFull));
         console.line(Line::new(CopyKind::Copied, vec![b"a".to_vec(), b"b".to_vec()]));
         assert_eq!(console.finish(), ExitCode::FAILURE);
     }

@@ -17,7 +17,7 @@ use crate::line_file::{Destination, LineFile, OldLines};
 use crate::messages::Messages;
 use crate::statistics::Statistics;
 use crate::task::RunOptions;
-use crate::timestamp::Clock;
+use crate::timestamp::TimestampClock;
 
 /// Maximum time that lines of `--verbose` wait for others.
 const VERBOSE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -30,8 +30,8 @@ pub(crate) struct RunLog {
 }
 
 impl RunLog {
-    /// Opens what the options ask for, and writes the first lines. `operands` are the paths that
-    /// the run works on.
+    /// Opens the requested logs, and writes their first lines. `operands` are the paths that the
+    /// run works on.
     ///
     /// # Errors
     /// A sentence for the user.
@@ -80,14 +80,14 @@ impl RunLog {
         events.into_iter().chain(self.log_file.as_ref().and_then(LogFile::identity))
     }
 
-    /// Records what became of an entry.
+    /// Records the outcome of an entry.
     pub(crate) fn entry(&self, entry: &EntryReport) {
         if let Some(events) = &self.events {
             events.entry(entry);
         }
     }
 
-    /// Records a problem. `message` is what the user reads, which is also passed to
+    /// Records a problem. `message` is the text for the user, which is also passed to
     /// [`RunLog::shown`].
     pub(crate) fn problem(&self, problem: &Problem, message: &[u8]) {
         if let Some(events) = &self.events {
@@ -168,14 +168,14 @@ struct LogFile {
 
 struct LogState {
     file: LineFile,
-    clock: Clock,
+    clock: TimestampClock,
     /// When lines were last written.
     written: Instant,
 }
 
 impl LogFile {
     fn new(file: LineFile, path: PathBuf) -> Self {
-        let state = LogState { file, clock: Clock::default(), written: Instant::now() };
+        let state = LogState { file, clock: TimestampClock::default(), written: Instant::now() };
         Self { path, state: Mutex::new(state) }
     }
 

@@ -11,13 +11,12 @@ use signal_hook::iterator::Signals;
 
 type Cleanup = Box<dyn FnOnce() + Send>;
 
-/// What is done before a signal ends the program. There is one list in the process because there is
-/// one disposition for each signal: of several threads that clean up, the first to be done would
-/// end the program before the others are.
-static ENDING: Mutex<Ending> = Mutex::new(Ending { has_thread: false, cleanups: Vec::new() });
+/// Cleanups to run before a signal ends the program. The list is global because dispositions are:
+/// if several threads cleaned up, the first to finish would end the program before the others had.
+static ENDING: Mutex<SignalState> = Mutex::new(SignalState { has_thread: false, cleanups: Vec::new() });
 
 /// Locked from the arrival of a signal to the end of the program.
-struct Ending {
+struct SignalState {
     has_thread: bool,
     cleanups: Vec<Cleanup>,
 }

@@ -14,29 +14,31 @@ use haul_cluster::launch::command::Surroundings;
 use haul_cluster::mpi::{library_of, library_there};
 
 use crate::cluster;
-use crate::copy;
-use crate::flags::spdcp::{COMMAND, Parsed, parse};
+use crate::copy::{self, Processes};
+use crate::flags::spdcp::{COMMAND, SpdcpCommand, parse};
 use crate::flags::{Environment, Information};
 use crate::messages::Messages;
-use crate::output::Output;
+use crate::output::LineSink;
 use crate::report::{Console, complain_of_usage, print_information};
 
-/// Copies, or prints what was requested. Messages begin with `program`.
+/// Copies, or prints the requested information. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::in_locale(program);
     match parse(words, &Environment::of_process()) {
-        Ok(Parsed::Copy(mut request)) => {
+        Ok(SpdcpCommand::Copy(mut request)) => {
             request.run.hosts.clients = request.run.hosts.clients.or_else(clients_at_hand);
-            copy::copy(messages, &request)
+            copy::copy(messages, &request, Processes::AsRequested)
         }
-        Ok(Parsed::Targets(_) | Parsed::Tell(_)) if !cluster::prints_messages() => ExitCode::SUCCESS,
-        Ok(Parsed::Targets(request)) => {
-            let console = Console::new(messages, Output::standard());
+        Ok(SpdcpCommand::Targets(_) | SpdcpCommand::Print(_)) if !cluster::prints_messages() => {
+            ExitCode::SUCCESS
+        }
+        Ok(SpdcpCommand::Targets(request)) => {
+            let console = Console::new(messages, LineSink::standard());
             targets::list(&request, &console);
             console.finish()
         }
-        Ok(Parsed::Tell(Information::Help)) => print_information(messages, &COMMAND.help(program)),
-        Ok(Parsed::Tell(Information::Version)) => print_information(messages, &versions()),
+        Ok(SpdcpCommand::Print(Information::Help)) => print_information(messages, &COMMAND.help(program)),
+        Ok(SpdcpCommand::Print(Information::Version)) => print_information(messages, &versions()),
         Err(error) => cluster::refuse(ExitCode::FAILURE, || complain_of_usage(&messages, &error)),
     }
 }

@@ -1,5 +1,4 @@
-//! `--stats`: what a run did and what it cost, as a table for people or one JSON object
-//! for programs.
+//! `--stats`: counts and costs of a run, as a table for people or one JSON object for programs.
 //!
 //! Processor times and peak memory are the kernel's figures for the whole process, read from
 //! `/proc`. If that is not mounted they are omitted.
@@ -46,8 +45,8 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Collects the statistics of a finished run: counts, problems reported, duration, and what it
-    /// worked with if it got that far.
+    /// Collects the statistics of a finished run: counts, problems reported, duration, and its
+    /// resources if it got that far.
     pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Option<RunInfo>) -> Self {
         let seconds = took.as_secs_f64();
         let processor =

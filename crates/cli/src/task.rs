@@ -1,4 +1,4 @@
-//! What a command line asks for: a tool's work, and how it is run and shown.
+//! The task of a command line: a tool's work, and the options for running and showing it.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use haul_grep::Grep;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
 
-use crate::flags::{Setting, StatisticsForm};
+use crate::flags::{DefaultSetting, StatisticsForm};
 use crate::line_file::Destination;
 use crate::progress::{ProgressOptions, Whole};
 use crate::report::Console;
@@ -48,7 +48,7 @@ impl<E> Executors for E where
 }
 
 /// The work of one command line.
-pub(crate) trait Work: Sync {
+pub(crate) trait CliTask: Sync {
     /// Does the work and returns its exit status, which holds unless an error was reported.
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
 
@@ -57,8 +57,8 @@ pub(crate) trait Work: Sync {
         if trouble { status.max(1) } else { status }
     }
 
-    /// Returns a path that every host sees, to place a batch job's files beside it: something the
-    /// work reads or writes. `None` if the request is invalid, which needs no job to find out.
+    /// Returns a path that the work reads or writes and that every host sees; a batch job's files
+    /// are placed next to it. `None` if the request is invalid: the error needs no job.
     fn place(&self) -> Option<&Path>;
 
     /// Returns the paths that the work reads or writes, as far as the user named them.
@@ -86,14 +86,14 @@ pub(crate) trait Work: Sync {
     }
 }
 
-/// How work is run and shown.
+/// Options for running and showing work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunOptions {
-    /// How the machine is used.
+    /// Use of this machine.
     pub(crate) config: Config,
-    /// Which hosts are used, and how.
+    /// Use of other hosts.
     pub(crate) hosts: haul_cluster::Options,
-    /// What progress is shown.
+    /// Progress display.
     pub(crate) progress: ProgressOptions,
     /// Form of the statistics printed at the end, if any.
     pub(crate) statistics: Option<StatisticsForm>,
@@ -107,12 +107,16 @@ pub(crate) struct RunOptions {
     pub(crate) debug: bool,
     /// The socket through which the command is controlled while it runs, if any.
     pub(crate) control: Option<PathBuf>,
-    /// What configuration files and `HAUL_OPTIONS` have set, for a batch job.
-    pub(crate) configured: Vec<Setting>,
+    /// Settings of configuration files and `HAUL_OPTIONS`, for a batch job.
+    pub(crate) configured: Vec<DefaultSetting>,
 }
 
 /// Counts the total in the background, if anybody sees progress.
-pub(crate) fn count_meanwhile<'a>(scope: &'a Scope<'a, '_>, console: &'a Console, work: &'a impl Work) {
+pub(crate) fn count_in_background<'a>(
+    scope: &'a Scope<'a, '_>,
+    console: &'a Console,
+    work: &'a impl CliTask,
+) {
     if console.needs_total() {
         work.before_count();
         let count = || console.count_ahead(|over| work.count_ahead(over, console));

@@ -6,13 +6,13 @@ use haul_sys::LocalTime;
 
 /// Prints the time. Converts it to a date only once a second.
 #[derive(Default)]
-pub(crate) struct Clock {
+pub(crate) struct TimestampClock {
     seconds: u64,
     /// `seconds` as a date and time, or empty.
     text: String,
 }
 
-impl Clock {
+impl TimestampClock {
     /// Returns the time to the second, like `2026-01-31T23:59:59`, and the milliseconds since then.
     pub(crate) fn now(&mut self) -> (&str, u32) {
         self.at(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO))
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_date_follows_the_clock() {
-        let mut clock = Clock::default();
+        let mut clock = TimestampClock::default();
         assert_eq!(clock.at(Duration::from_millis(1_000_000_000_999)), ("2001-09-09T01:46:40", 999));
         assert_eq!(clock.at(Duration::from_millis(1_000_000_001_000)), ("2001-09-09T01:46:41", 0));
     }

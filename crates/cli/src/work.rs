@@ -16,20 +16,20 @@ use signal_hook::consts::SIGINT;
 
 use crate::batch::{self, ProgressFeed};
 use crate::cluster;
-use crate::control::{Control, ControlSocket, Controlled};
+use crate::control::{ControlServer, ControlSocket, Controlled};
 use crate::flags::StatisticsForm;
 use crate::messages::Messages;
 use crate::messages::cluster::{not_shut_down, not_started};
-use crate::output::Output;
+use crate::output::LineSink;
 use crate::report::{Console, complain};
 use crate::run_log::RunLog;
 use crate::signals;
 use crate::statistics::Statistics;
-use crate::task::{RunOptions, Work, count_meanwhile};
+use crate::task::{CliTask, RunOptions, count_in_background};
 
 /// Runs work where it belongs: in a batch job if that is the only way to get hosts, otherwise as
 /// [`launch`] does.
-pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &impl Work) -> ExitCode {
+pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &impl CliTask) -> ExitCode {
     match batch::system(run_options, work) {
         Ok(Some(system)) => batch::submit(messages, run_options, work, system),
         Ok(None) => launch(messages, run_options, None, work),
@@ -45,7 +45,7 @@ pub(crate) fn launch(
     messages: Messages,
     run_options: &RunOptions,
     journal: Option<Arc<Journal>>,
-    work: &impl Work,
+    work: &impl CliTask,
 ) -> ExitCode {
     if cluster::is_under_launcher() && run_options.hosts.clients.is_none() {
         return cluster::under_launcher(&run_options.hosts, journal, |group| {
@@ -66,7 +66,7 @@ pub(crate) fn by(
     messages: Messages,
     run_options: &RunOptions,
     group: Option<&ProcessGroup>,
-    work: &impl Work,
+    work: &impl CliTask,
 ) -> ExitCode {
     // Before any thread is started, which would keep the usual priority.
     if run_options.config.nice
@@ -91,7 +91,7 @@ pub(crate) fn by(
             return ExitCode::from(work.exit_status(0, true));
         }
     };
-    let console = Console::new(messages.clone(), Output::standard())
+    let console = Console::new(messages.clone(), LineSink::standard())
         .with_debug(run_options.debug)
         .with_progress(batch::shown_here(run_options.progress))
         .with_run_log(Arc::clone(&run_log))
@@ -100,9 +100,9 @@ pub(crate) fn by(
     let control = socket.and_then(|socket| controlled(socket, run_options, &console, work));
     let config = &config_of_run(run_options, &run_log);
     let status = std::thread::scope(|scope| {
-        count_meanwhile(scope, &console, work);
+        count_in_background(scope, &console, work);
         let status = match group {
-            Some(group) => done_by_group(work, (run_options, config), group, &console),
+            Some(group) => done_by_group(work, run_options, config, group, &console),
             None => work.done_by(&Alone, config, &console),
         };
         console.end_progress();
@@ -115,7 +115,7 @@ pub(crate) fn by(
     });
     match (run_options.statistics, &statistics) {
         (Some(StatisticsForm::Table), Some(statistics)) => console.complain(statistics.table().as_bytes()),
-        (Some(StatisticsForm::Json), Some(statistics)) => console.tell(statistics.json().as_bytes()),
+        (Some(StatisticsForm::Json), Some(statistics)) => console.print(statistics.json().as_bytes()),
         _ => {}
     }
     let is_stopping = control.is_some_and(|control| control.is_stopping());
@@ -137,8 +137,9 @@ pub(crate) fn by(
 
 /// Has a process group do the work, and shuts it down.
 fn done_by_group(
-    work: &impl Work,
-    (run_options, config): (&RunOptions, &Config),
+    work: &impl CliTask,
+    run_options: &RunOptions,
+    config: &Config,
     group: &ProcessGroup,
     console: &Console,
 ) -> u8 {
@@ -174,8 +175,8 @@ fn controlled(
     socket: ControlSocket,
     run_options: &RunOptions,
     console: &Console,
-    work: &impl Work,
-) -> Option<Control> {
+    work: &impl CliTask,
+) -> Option<ControlServer> {
     let controlled = Controlled {
         limits: run_options.config.limits.clone().unwrap_or_default(),
         figures: console.figures(),

@@ -35,7 +35,7 @@ const APPLETS: [(&str, i32); 11] = [
 ];
 
 #[test]
-fn every_command_tells_its_version_by_every_name() {
+fn every_command_prints_its_version_by_every_name() {
     let sandbox = Sandbox::in_memory().unwrap();
     let told = |name: &str, output: Output| {
         let printed = String::from_utf8(output.stdout).unwrap();

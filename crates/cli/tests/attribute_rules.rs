@@ -11,7 +11,7 @@ use std::path::Path;
 
 use haul_testkit::mount::Mount;
 use haul_testkit::program::ENGINES;
-use haul_testkit::{Outcome, Program, Run, Sandbox, libc, needs, program, require};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, TestRun, libc, needs, program, require};
 
 fn needs_namespaces() -> Option<String> {
     let list = (!Path::new("/etc/xattr.conf").exists()).then(|| "needs /etc/xattr.conf".to_owned());
@@ -19,8 +19,8 @@ fn needs_namespaces() -> Option<String> {
 }
 
 /// Runs a shell script in its own mount namespace; `command` becomes `$@`.
-fn privately(sandbox: &Sandbox, script: &str, command: &[&str]) -> Outcome {
-    let run = Run::new(&needs::find_tool("unshare").unwrap()).args(["-m", "sh", "-c", script, "sh"]);
+fn privately(sandbox: &Sandbox, script: &str, command: &[&str]) -> RunOutcome {
+    let run = TestRun::new(&needs::find_tool("unshare").unwrap()).args(["-m", "sh", "-c", script, "sh"]);
     run.args(command).in_folder(sandbox.path()).finish().unwrap()
 }
 
@@ -68,10 +68,10 @@ const COPY: &str = r#"
 
 #[test]
 fn the_list_of_attributes_holds_as_for_gnu_cp() {
-    require!(needs_namespaces(), Program::needs_gnu());
+    require!(needs_namespaces(), CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     tree(&sandbox);
-    let (gnu, program) = (Program::gnu().unwrap(), program!());
+    let (gnu, program) = (CopyProgram::gnu().unwrap(), program!());
     let copy = |command: &[&str], way: &str| {
         let script = COPY.replace("$LIST", "list").replace("$WAY", way);
         let outcome = privately(&sandbox, &script, command);
@@ -99,7 +99,7 @@ fn the_list_of_attributes_holds_as_for_gnu_cp() {
 }
 
 /// True for GNU cp 9.2 and later.
-fn gnu_copies_permissions(sandbox: &Sandbox, gnu: &Program) -> bool {
+fn gnu_copies_permissions(sandbox: &Sandbox, gnu: &CopyProgram) -> bool {
     fs::write(sandbox.join("list"), "user.a permissions\n").unwrap();
     let script = COPY.replace("$LIST", "list").replace("$WAY", "-rp");
     privately(sandbox, &script, &[gnu.path().to_str().unwrap()]).printed().contains("user.a")
@@ -255,8 +255,8 @@ fn a_backup_is_put_back_if_attributes_alone_cannot_be_given() {
 
 /// Asserts that both programs have the same status, and prefix their messages with their names
 /// only. Returns the messages.
-fn assert_same(gnu: &Outcome, ours: &Outcome, what: &str) -> String {
-    let told = |outcome: &Outcome| {
+fn assert_same(gnu: &RunOutcome, ours: &RunOutcome, what: &str) -> String {
+    let told = |outcome: &RunOutcome| {
         let lines = outcome.errors();
         lines.lines().filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect::<Vec<_>>()
     };
@@ -269,7 +269,7 @@ fn assert_same(gnu: &Outcome, ours: &Outcome, what: &str) -> String {
 /// GNU cp sets their owners first, so they don't get their times.
 #[test]
 fn what_cannot_get_its_owner_gets_its_times() {
-    require!(needs::root(), needs::tool("unshare"), Program::needs_gnu());
+    require!(needs::root(), needs::tool("unshare"), CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox
         .script(
@@ -280,18 +280,23 @@ fn what_cannot_get_its_owner_gets_its_times() {
     let unshare = needs::find_tool("unshare").unwrap();
     let list = |name: &str| {
         let line = "LC_ALL=C; export LC_ALL; cd $0; find . -printf '%P %y %m %T@\\n' | sort";
-        Run::new(Path::new("/bin/sh")).args(["-c", line]).arg(sandbox.join(name)).succeed().unwrap().printed()
+        TestRun::new(Path::new("/bin/sh"))
+            .args(["-c", line])
+            .arg(sandbox.join(name))
+            .succeed()
+            .unwrap()
+            .printed()
     };
-    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    let (gnu, ours) = (CopyProgram::gnu().unwrap(), program!());
     for way in ["-p s/f", "-a s/p", "-a s", "-rp s", "-a --attributes-only s/f", "-rp --parents s/d"] {
-        let copy = |program: &Program, target: &str| {
+        let copy = |program: &CopyProgram, target: &str| {
             sandbox.script(&format!("rm -rf {target}; mkdir {target}")).unwrap();
             let run = program.run().args(way.split(' ')).arg(format!("{target}/."));
             run.in_folder(sandbox.path()).behind(&unshare, vec!["-r".into()]).finish().unwrap()
         };
         let (expected, found) = (copy(&gnu, "t"), copy(&ours, "u"));
         assert_eq!(found.status(), expected.status(), "{way}: {}", found.errors());
-        let count = |outcome: &Outcome| outcome.errors().lines().count();
+        let count = |outcome: &RunOutcome| outcome.errors().lines().count();
         assert_eq!(count(&found), count(&expected), "{way}: {} {}", expected.errors(), found.errors());
         let without_top = |list: String| list.split_once('\n').map(|(_, entries)| entries.to_owned());
         assert_eq!(without_top(list("u")), without_top(list("t")), "{way}");
@@ -301,17 +306,17 @@ fn what_cannot_get_its_owner_gets_its_times() {
 /// An access list is copied, or its loss is reported and the copy stays private.
 #[test]
 fn an_access_list_that_cannot_be_listed_or_read_is_not_lost_silently() {
-    require!(needs::root(), needs::tool("setfacl"), Program::needs_gnu());
+    require!(needs::root(), needs::tool("setfacl"), CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox
         .script("mkdir s; echo 1 >s/f; mkdir s/d; setfacl -m u:7:rw,m:rw s/f; setfacl -m u:8:r,d:u:9:r s/d")
         .unwrap();
     let facls = |name: &str| {
         let line = "cd $0 && getfacl -Rn . && ls -l f | cut -c1-10";
-        let run = Run::new(Path::new("/bin/sh")).args(["-c", line]).arg(sandbox.join(name));
+        let run = TestRun::new(Path::new("/bin/sh")).args(["-c", line]).arg(sandbox.join(name));
         run.finish().unwrap().printed()
     };
-    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    let (gnu, ours) = (CopyProgram::gnu().unwrap(), program!());
     let get = [libc::SYS_fgetxattr, libc::SYS_getxattr, libc::SYS_lgetxattr];
     let list = [libc::SYS_flistxattr, libc::SYS_listxattr, libc::SYS_llistxattr];
     for (calls, error, what) in [
@@ -321,7 +326,7 @@ fn an_access_list_that_cannot_be_listed_or_read_is_not_lost_silently() {
         (list, libc::ENOSYS, "listed: ENOSYS"),
     ] {
         for way in ["-a", "-rp", "-r --preserve=mode"] {
-            let copy = |program: &Program, target: &str| {
+            let copy = |program: &CopyProgram, target: &str| {
                 sandbox.script(&format!("rm -rf {target}; cp -a s {target}; setfacl -Rb {target}")).unwrap();
                 let outcomes = ["s/f", "s/d"].map(|source| {
                     let run = program.run().args(way.split(' ')).arg(source).arg(format!("{target}-new"));
@@ -347,7 +352,7 @@ fn an_access_list_that_cannot_be_listed_or_read_is_not_lost_silently() {
 /// `-a` copies what the target can hold; `--preserve=xattr` demands all.
 #[test]
 fn attributes_that_do_not_fit_are_left_out_as_by_gnu_cp() {
-    require!(needs::loop_mount("ext4"), needs::tool("setfattr"), Program::needs_gnu());
+    require!(needs::loop_mount("ext4"), needs::tool("setfattr"), CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     let disk = Mount::image("ext4", 64 << 20).unwrap();
     // Too big for a block of ext4, and small enough for the file system in memory.
@@ -355,16 +360,16 @@ fn attributes_that_do_not_fit_are_left_out_as_by_gnu_cp() {
     sandbox
         .script(&format!("echo 1 >f; setfattr -n user.big -v {value} f; setfattr -n user.a -v b f"))
         .unwrap();
-    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    let (gnu, ours) = (CopyProgram::gnu().unwrap(), program!());
     for way in
         ["-a", "-p", "--preserve=all", "--preserve=xattr", "-a --preserve=xattr", "-a --attributes-only"]
     {
-        let copy = |program: &Program| {
+        let copy = |program: &CopyProgram| {
             let target = disk.path().join("f");
             let _absent = fs::remove_file(&target);
             let run = program.run().args(way.split(' ')).arg("f").arg(&target);
             let outcome = run.in_folder(sandbox.path()).finish().unwrap();
-            let names = Run::new(&needs::find_tool("getfattr").unwrap()).args(["-d", "--absolute-names"]);
+            let names = TestRun::new(&needs::find_tool("getfattr").unwrap()).args(["-d", "--absolute-names"]);
             (outcome, names.arg(&target).finish().unwrap().printed())
         };
         let ((expected, expected_names), (found, names)) = (copy(&gnu), copy(&ours));

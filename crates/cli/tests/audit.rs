@@ -22,12 +22,12 @@ use std::sync::{Mutex, PoisonError};
 use haul_testkit::compare::compare_paths;
 use haul_testkit::everything::{self, ACCESS_ACL};
 use haul_testkit::mount::Mount;
-use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::strace::{Call, record};
-use haul_testkit::{Facts, Program, Sandbox, cold, needs, note, program, require, tests};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind};
+use haul_testkit::strace::{TracedCall, record};
+use haul_testkit::{CopyProgram, Facts, Sandbox, cold, needs, note, program, require, tests};
 
 /// Argument positions of each (directory descriptor, name) pair of a call that accepts names.
-fn names_of(call: &Call) -> Vec<(usize, usize)> {
+fn names_of(call: &TracedCall) -> Vec<(usize, usize)> {
     match call.name.as_str() {
         "openat" | "openat2" | "newfstatat" | "statx" | "mkdirat" | "mknodat" | "unlinkat" | "readlinkat"
         | "fchmodat" | "fchmodat2" | "fchownat" | "utimensat" | "faccessat" | "faccessat2"
@@ -97,7 +97,7 @@ struct Audit<'a> {
 }
 
 impl<'a> Audit<'a> {
-    fn of(calls: &[Call], roots: [&'a Path; 2], scene: Scene) -> Self {
+    fn of(calls: &[TracedCall], roots: [&'a Path; 2], scene: Scene) -> Self {
         let mut audit = Self { roots, scene, descents: 0, below: 0, violations: BTreeMap::new() };
         for call in calls {
             audit.look_at(call);
@@ -105,7 +105,7 @@ impl<'a> Audit<'a> {
         audit
     }
 
-    fn violation(&mut self, rule: &str, call: &Call) {
+    fn violation(&mut self, rule: &str, call: &TracedCall) {
         // One entry per rule and call; only the first is printed, as an example.
         let key = format!("{rule}: {}", call.name);
         let count = self.violations.entry(key.clone()).or_default();
@@ -115,7 +115,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn look_at(&mut self, call: &Call) {
+    fn look_at(&mut self, call: &TracedCall) {
         if BY_PATH.contains(&call.name.as_str()) {
             let path = call.path(0).unwrap_or_default();
             if self.is_below(Path::new(&lossy(&path))) || is_below_descriptor(&path) {
@@ -130,7 +130,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn look_at_name(&mut self, call: &Call, directory: usize, name: usize) {
+    fn look_at_name(&mut self, call: &TracedCall, directory: usize, name: usize) {
         let Some(text) = call.path(name) else { return };
         if is_below_descriptor(&text) {
             self.violation("a descriptor is turned into a path", call);
@@ -152,13 +152,13 @@ impl<'a> Audit<'a> {
     }
 
     /// True if the call may follow a link, since GNU cp writes through links in the target.
-    fn may_follow(&self, call: &Call, whole: &Path) -> bool {
+    fn may_follow(&self, call: &TracedCall, whole: &Path) -> bool {
         let writes = call.name == "statx" || call.name == "newfstatat" || call.has_flag(2, "O_WRONLY");
         let makes = call.has_flag(2, "O_CREAT") || call.has_flag(2, "O_DIRECTORY");
         self.scene == Scene::OntoOlder && whole.starts_with(self.roots[1]) && writes && !makes
     }
 
-    fn look_at_flags(&mut self, call: &Call, text: &[u8], whole: &Path) {
+    fn look_at_flags(&mut self, call: &TracedCall, text: &[u8], whole: &Path) {
         if self.may_follow(call, whole) {
             return;
         }
@@ -201,7 +201,7 @@ impl<'a> Audit<'a> {
     /// Checks that an entry is created without set-ID bits and private to its owner. Only a file
     /// created with its final owner may have its final mode from the start, unless that mode is an
     /// ACL mask.
-    fn look_at_mode(&mut self, call: &Call, mode: Option<u32>, made: &Path) {
+    fn look_at_mode(&mut self, call: &TracedCall, mode: Option<u32>, made: &Path) {
         const OTHERS_AND_SET_ID: u32 = 0o6077;
         let too_wide = |mode: u32| mode & OTHERS_AND_SET_ID != 0 && !is_born_right(made, mode);
         if self.scene == Scene::Archive && mode.is_none_or(too_wide) {
@@ -235,7 +235,7 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 /// Copies the tree of everything under strace and audits the calls.
-fn audit_run(program: &Program, scene: Scene) -> (usize, usize, BTreeMap<String, usize>) {
+fn audit_run(program: &CopyProgram, scene: Scene) -> (usize, usize, BTreeMap<String, usize>) {
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     everything::spec().build(&source).unwrap();
@@ -270,8 +270,8 @@ tests! {
 
 #[test]
 fn the_audit_finds_what_gnu_cp_does() {
-    require!(needs::tool("strace"), needs::root(), Program::needs_gnu());
-    let (_, _, violations) = audit_run(&Program::gnu().unwrap(), Scene::Archive);
+    require!(needs::tool("strace"), needs::root(), CopyProgram::needs_gnu());
+    let (_, _, violations) = audit_run(&CopyProgram::gnu().unwrap(), Scene::Archive);
     let broken = |rule: &str| violations.keys().any(|key| key.starts_with(rule));
     assert!(broken("below the roots without an open directory"), "{violations:?}");
     assert!(broken("more than one component"), "{violations:?}");
@@ -280,7 +280,8 @@ fn the_audit_finds_what_gnu_cp_does() {
 
 /// Creates `files` small files in one directory.
 fn small_files(root: &Path, files: usize) {
-    let nodes = (0..files).map(|index| Node::file(0, format!("file-{index}"), index as u64, 1000)).collect();
+    let nodes =
+        (0..files).map(|index| EntrySpec::file(0, format!("file-{index}"), index as u64, 1000)).collect();
     Spec { nodes }.build(root).unwrap();
 }
 
@@ -288,7 +289,7 @@ fn small_files(root: &Path, files: usize) {
 static COUNTING: Mutex<()> = Mutex::new(());
 
 /// Counts the calls of a plain copy of `files` small files, excluding locks and memory management.
-fn count_calls(program: &Program, own: &[&str], sandbox: &Sandbox, files: usize, cold: bool) -> usize {
+fn count_calls(program: &CopyProgram, own: &[&str], sandbox: &Sandbox, files: usize, cold: bool) -> usize {
     let (source, target) = (sandbox.join(format!("source-{files}")), sandbox.join("target"));
     if !source.exists() {
         small_files(&source, files);
@@ -401,7 +402,7 @@ fn one_file_is_copied_without_a_look_at_the_processors() {
     let run = ours.run().args([&source, &target]);
     let (outcome, calls) = record(run, "all", &sandbox.join("log")).unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());
-    let looks: Vec<_> = calls.iter().map(Call::line).collect();
+    let looks: Vec<_> = calls.iter().map(TracedCall::line).collect();
     assert!(looks.iter().all(|line| !line.contains("cgroup")), "{looks:#?}");
     assert!(looks.len() <= 105, "{} calls: {looks:#?}", looks.len());
 }
@@ -414,7 +415,7 @@ fn a_few_large_files_are_moved_by_several_workers() {
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
-    let nodes = (0..8).map(|index| Node::file(0, format!("file-{index}"), index, 8 << 20)).collect();
+    let nodes = (0..8).map(|index| EntrySpec::file(0, format!("file-{index}"), index, 8 << 20)).collect();
     Spec { nodes }.build(&source).unwrap();
     for own in [&[][..], &["--engine=sync"], &["--reflink=never"], &["--fsync"]] {
         haul_testkit::sandbox::remove_tree(&target);
@@ -477,7 +478,7 @@ fn large_files_go_through_a_pipe_to_another_file_system() {
     let (disk, elsewhere) = (Mount::image("ext4", 64 << 20).unwrap(), Mount::memory(64 << 20).unwrap());
     let (source, target) = (disk.join("source"), elsewhere.join("target"));
     let sizes = [1, 60_000, 70_000, 1 << 20, 3_000_001];
-    let node = |(index, bytes): (u64, u64)| Node::file(0, format!("file-{bytes}"), index, bytes);
+    let node = |(index, bytes): (u64, u64)| EntrySpec::file(0, format!("file-{bytes}"), index, bytes);
     Spec { nodes: (0..).zip(sizes).map(node).collect() }.build(&source).unwrap();
     let asked = haul_sys::cached_bytes(fs::File::open(source.join("file-70000")).unwrap());
     require!(asked.err().map(|error| format!("needs cachestat: {error}")));
@@ -521,7 +522,7 @@ fn files_with_several_names_are_fetched_ahead() {
     require!(ours.needs_haul());
     let (disk, elsewhere) = (Mount::image("ext4", 64 << 20).unwrap(), Mount::memory(64 << 20).unwrap());
     let (source, target) = (disk.join("source"), elsewhere.join("target"));
-    let nodes = (0..FILES).map(|index| Node::file(0, format!("file-{index}"), index, 5000)).collect();
+    let nodes = (0..FILES).map(|index| EntrySpec::file(0, format!("file-{index}"), index, 5000)).collect();
     Spec { nodes }.build(&source).unwrap();
     for index in 0..FILES {
         let name = |prefix| source.join(format!("{prefix}-{index}"));
@@ -544,7 +545,7 @@ fn files_in_memory_are_looked_for_once() {
     require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
-    let nodes = (0..200).map(|index| Node::file(0, format!("file-{index}"), index, 3000)).collect();
+    let nodes = (0..200).map(|index| EntrySpec::file(0, format!("file-{index}"), index, 3000)).collect();
     Spec { nodes }.build(&source).unwrap();
     let run = ours.run().args(["-j2", "-r", "-T"]).args([&source, &sandbox.join("target")]);
     let (outcome, calls) = record(run, "preadv2,fadvise64,io_uring_setup", &sandbox.join("log")).unwrap();
@@ -559,10 +560,10 @@ fn a_special_file_is_made_and_never_opened() {
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     let nodes = vec![
-        Node::new(0, "fifo", Kind::Fifo),
-        Node::new(0, "socket", Kind::Socket),
-        Node::new(0, "character", Kind::CharacterDevice(1, 5)),
-        Node::new(0, "block", Kind::BlockDevice(7, 250)),
+        EntrySpec::new(0, "fifo", SpecKind::Fifo),
+        EntrySpec::new(0, "socket", SpecKind::Socket),
+        EntrySpec::new(0, "character", SpecKind::CharacterDevice(1, 5)),
+        EntrySpec::new(0, "block", SpecKind::BlockDevice(7, 250)),
     ];
     Spec { nodes }.build(&source).unwrap();
     let run = program!()

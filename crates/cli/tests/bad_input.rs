@@ -19,12 +19,12 @@ use haul_testkit::duel::Duel;
 use haul_testkit::message::{normalise, quoted_names};
 use haul_testkit::mount::Mount;
 use haul_testkit::program::{WAYS, each_engine, matrix};
-use haul_testkit::run::Ending;
+use haul_testkit::run::RunEnding;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Kind, Node, Spec};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind};
 use haul_testkit::standin::{self, Standin};
-use haul_testkit::verdict::{Verdict, judge};
-use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, program, require};
+use haul_testkit::verdict::{CopyVerdict, judge};
+use haul_testkit::{CopyProgram, Facts, Sandbox, Snapshot, compare, needs, note, program, require};
 
 /// Runs one command line alongside GNU cp with each of `WAYS`, and fails on any difference.
 fn same_as_gnu(prepare: &dyn Fn(&Path) -> io::Result<()>, arguments: &[&str], status: i32) {
@@ -38,7 +38,7 @@ fn compare_with_gnu(
     status: i32,
     trees_too: bool,
 ) {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let duel = Duel::with_gnu(program!()).unwrap();
     for way in WAYS {
         let own: Vec<OsString> = way.iter().map(OsString::from).collect();
@@ -48,7 +48,7 @@ fn compare_with_gnu(
         }
         assert_eq!(
             verdict.standard.ending,
-            Ending::Exited(status),
+            RunEnding::Exited(status),
             "GNU cp {arguments:?}: {}",
             verdict.standard.errors()
         );
@@ -57,9 +57,11 @@ fn compare_with_gnu(
 }
 
 fn plain_tree() -> Spec {
-    let mut nodes = vec![Node::new(0, "one", Kind::Directory), Node::new(1, "two", Kind::Directory)];
+    let mut nodes =
+        vec![EntrySpec::new(0, "one", SpecKind::Directory), EntrySpec::new(1, "two", SpecKind::Directory)];
     nodes.extend(
-        (0..30).map(|index| Node::file(index, format!("file-{index}"), index as u64, 300 * index as u64)),
+        (0..30)
+            .map(|index| EntrySpec::file(index, format!("file-{index}"), index as u64, 300 * index as u64)),
     );
     Spec { nodes }
 }
@@ -111,7 +113,7 @@ fn the_same_file_is_not_copied_onto_itself() {
 #[test]
 fn cycles_of_links_end() {
     let cycles = |folder: &Path| {
-        let link = |parent, name: &str, to: &str| Node::new(parent, name, Kind::Symlink(to.into()));
+        let link = |parent, name: &str, to: &str| EntrySpec::new(parent, name, SpecKind::Symlink(to.into()));
         let mut nodes = plain_tree().nodes;
         nodes.extend([
             link(0, "self", "self"),
@@ -133,13 +135,13 @@ fn a_directory_that_cannot_be_read_is_named() {
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     let mut nodes = plain_tree().nodes;
     let closed = ["closed", "unlisted"];
-    nodes.push(Node::new(0, closed[0], Kind::Directory).mode(0o000));
-    nodes.push(Node::file(3, "inside", 1, 10));
-    nodes.push(Node::new(0, closed[1], Kind::Directory).mode(0o711));
-    nodes.push(Node::file(0, "secret", 1, 10).mode(0o600));
+    nodes.push(EntrySpec::new(0, closed[0], SpecKind::Directory).mode(0o000));
+    nodes.push(EntrySpec::file(3, "inside", 1, 10));
+    nodes.push(EntrySpec::new(0, closed[1], SpecKind::Directory).mode(0o711));
+    nodes.push(EntrySpec::file(0, "secret", 1, 10).mode(0o600));
     Spec { nodes }.build(&source).unwrap();
     let programs =
-        [program!(), Program::gnu().unwrap_or(program!())].map(|p| p.publish(sandbox.path()).unwrap());
+        [program!(), CopyProgram::gnu().unwrap_or(program!())].map(|p| p.publish(sandbox.path()).unwrap());
     let mut results = Vec::new();
     for (index, program) in programs.iter().enumerate() {
         for way in WAYS {
@@ -148,7 +150,7 @@ fn a_directory_that_cannot_be_read_is_named() {
             fs::set_permissions(&target, fs::Permissions::from_mode(0o777)).unwrap();
             let run = program.run_with(&way).args(["-r", "-T", "source", "target"]).in_folder(sandbox.path());
             let outcome = run.as_nobody().finish().unwrap();
-            assert_eq!(outcome.ending, Ending::Exited(1), "{}", outcome.errors());
+            assert_eq!(outcome.ending, RunEnding::Exited(1), "{}", outcome.errors());
             let mut names: Vec<_> =
                 normalise(&outcome.stderr).iter().flat_map(|line| quoted_names(line)).collect();
             names.sort();
@@ -183,7 +185,7 @@ fn a_directory_that_cannot_be_read_is_named() {
 /// Runs a script as nobody, where root has run `prepare`, with each of `WAYS` and GNU cp as `cp`.
 /// Asserts the same status and messages, and returns GNU cp's status.
 fn same_for_nobody(prepare: &str, line: &str) -> Option<i32> {
-    let run = |program: &Program, way: &[&str]| {
+    let run = |program: &CopyProgram, way: &[&str]| {
         let sandbox = Sandbox::in_memory().unwrap();
         let program = program.publish(sandbox.path()).unwrap();
         sandbox.script(prepare).unwrap();
@@ -192,7 +194,7 @@ fn same_for_nobody(prepare: &str, line: &str) -> Option<i32> {
             program.run_with(way).args(words).in_folder(sandbox.path()).as_nobody().finish().unwrap();
         (outcome.status(), normalise(&outcome.stderr))
     };
-    let expected = run(&Program::gnu().unwrap(), &[]);
+    let expected = run(&CopyProgram::gnu().unwrap(), &[]);
     for way in WAYS {
         assert_eq!(run(&program!(), &way), expected, "{prepare}: cp {line} {way:?}");
     }
@@ -201,7 +203,7 @@ fn same_for_nobody(prepare: &str, line: &str) -> Option<i32> {
 
 #[test]
 fn another_users_file_is_named_once() {
-    require!(needs::root(), Program::needs_gnu());
+    require!(needs::root(), CopyProgram::needs_gnu());
     let prepare = "
         umask 0; mkdir -m 777 s t t/s t/s/d; mkdir s/d; for f in s/f s/d/g; do echo new >$f; echo old >t/$f; done
         chown -R nobody s; chmod 600 s/f; chmod -R 777 t";
@@ -216,7 +218,7 @@ fn another_users_file_is_named_once() {
 
 #[test]
 fn what_a_directory_lists_but_does_not_let_reach_is_named() {
-    require!(needs::root(), Program::needs_gnu());
+    require!(needs::root(), CopyProgram::needs_gnu());
     let prepare = "
         mkdir s s/d; echo a >s/f; ln -s f s/link; mkfifo s/pipe; touch s/d/g; chown -R nobody s; chmod 600 s
         mkdir -m 777 t";
@@ -236,17 +238,17 @@ fn a_read_only_target_is_named() {
     mount.make_read_only().unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     plain_tree().build(&sandbox.join("source")).unwrap();
-    let (ours, gnu) = (program!(), Program::gnu());
+    let (ours, gnu) = (program!(), CopyProgram::gnu());
     for arguments in [vec!["-r", "source"], vec!["-a", "-T", "source"], vec!["source/file-0"]] {
         for target in ["old", "new"] {
-            let run = |program: &Program, way: &[&str]| {
+            let run = |program: &CopyProgram, way: &[&str]| {
                 let run = program.run_with(way).args(&arguments).arg(mount.join(target));
                 run.in_folder(sandbox.path()).finish().unwrap()
             };
             let expected = gnu.as_ref().map(|gnu| run(gnu, &[]));
             for way in WAYS {
                 let outcome = run(&ours, &way);
-                assert_eq!(outcome.ending, Ending::Exited(1), "{}", outcome.errors());
+                assert_eq!(outcome.ending, RunEnding::Exited(1), "{}", outcome.errors());
                 if let Some(expected) = &expected {
                     assert_eq!(
                         normalise(&outcome.stderr),
@@ -267,9 +269,12 @@ fn a_full_disk_loses_nothing_in_silence() {
     require!(needs::loop_mount("ext4"));
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
-    let mut nodes = vec![Node::new(0, "large", Kind::Directory), Node::new(0, "small", Kind::Directory)];
-    nodes.extend((0..5).map(|index| Node::file(1, format!("large-{index}"), index, 9 << 20)));
-    nodes.extend((0..60).map(|index| Node::file(2, format!("small-{index}"), index, 10_000)));
+    let mut nodes = vec![
+        EntrySpec::new(0, "large", SpecKind::Directory),
+        EntrySpec::new(0, "small", SpecKind::Directory),
+    ];
+    nodes.extend((0..5).map(|index| EntrySpec::file(1, format!("large-{index}"), index, 9 << 20)));
+    nodes.extend((0..60).map(|index| EntrySpec::file(2, format!("small-{index}"), index, 10_000)));
     Spec { nodes }.build(&source).unwrap();
     let expected = Snapshot::take(&source, Facts::CONTENT).unwrap();
     for way in WAYS {
@@ -279,7 +284,7 @@ fn a_full_disk_loses_nothing_in_silence() {
         let differences =
             compare(&expected, &Snapshot::take(&target, Facts::CONTENT).unwrap(), Facts::CONTENT).unwrap();
         let verdict = judge(&outcome, &expected, &differences, [&source, &target]);
-        assert_eq!(verdict, Ok(Verdict::Reported), "{way:?}");
+        assert_eq!(verdict, Ok(CopyVerdict::Reported), "{way:?}");
         let lines = normalise(&outcome.stderr);
         for difference in &differences.list {
             let whole = target.join(String::from_utf8(difference.path.clone()).unwrap());
@@ -309,10 +314,10 @@ fn a_full_disk_loses_nothing_in_silence() {
 fn names_of_any_bytes_and_of_255_bytes() {
     let prepare = |folder: &Path| {
         let names = haul_testkit::everything::odd_name_list();
-        let files = names.iter().map(|name| Node::file(0, name.clone(), 1, 10));
-        let mut nodes: Vec<Node> = files.collect();
-        nodes.push(Node::new(0, "sub", Kind::Directory));
-        nodes.extend(names.iter().map(|name| Node::new(1, name.clone(), Kind::Directory)));
+        let files = names.iter().map(|name| EntrySpec::file(0, name.clone(), 1, 10));
+        let mut nodes: Vec<EntrySpec> = files.collect();
+        nodes.push(EntrySpec::new(0, "sub", SpecKind::Directory));
+        nodes.extend(names.iter().map(|name| EntrySpec::new(1, name.clone(), SpecKind::Directory)));
         Spec { nodes }.build(&folder.join("source"))
     };
     same_as_gnu(&prepare, &["-a", "source", "target"], 0);
@@ -321,7 +326,7 @@ fn names_of_any_bytes_and_of_255_bytes() {
     let in_the_way = |folder: &Path| {
         prepare(folder)?;
         let names = haul_testkit::everything::odd_name_list();
-        let nodes = names.into_iter().map(|name| Node::new(0, name, Kind::Directory)).collect();
+        let nodes = names.into_iter().map(|name| EntrySpec::new(0, name, SpecKind::Directory)).collect();
         Spec { nodes }.build(&folder.join("target"))
     };
     same_as_gnu(&in_the_way, &["-rT", "source", "target"], 1);
@@ -331,7 +336,7 @@ fn names_of_any_bytes_and_of_255_bytes() {
 /// message names it.
 #[test]
 fn backups_of_long_names_have_gnus_names() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let duel = Duel::with_gnu(program!()).unwrap();
     let endings = ["", "~", ".~1~", ".~9~"];
     for (length, there) in (250..=255).flat_map(|length| [(length, 1), (length, endings.len())]) {
@@ -356,7 +361,9 @@ fn a_fifo_where_the_target_file_goes_is_no_trap() {
         for options in [&["-r"][..], &["-a"], &["-rf"]] {
             let sandbox = Sandbox::in_memory().unwrap();
             plain_tree().build(&sandbox.join("source")).unwrap();
-            Spec { nodes: vec![Node::new(0, "file-0", Kind::Fifo)] }.build(&sandbox.join("target")).unwrap();
+            Spec { nodes: vec![EntrySpec::new(0, "file-0", SpecKind::Fifo)] }
+                .build(&sandbox.join("target"))
+                .unwrap();
             let run = ours.run_with(&way).args(options).args(["-T", "source", "target"]);
             let outcome = run.in_folder(sandbox.path()).within(Duration::from_secs(10)).finish().unwrap();
             assert!(!outcome.crashed(), "{way:?} {options:?}: {:?} {}", outcome.ending, outcome.errors());
@@ -421,7 +428,7 @@ fn disturb(source: &Path, stop: &AtomicBool, rounds: &AtomicU64) -> io::Result<(
 }
 
 #[test]
-fn a_source_that_changes_and_vanishes_meanwhile() {
+fn a_source_that_changes_and_vanishes_during_the_run() {
     let ways = WAYS.iter().map(|way| way.to_vec()).chain(matrix()).collect();
     copy_while_it_changes(&Sandbox::in_memory().unwrap(), ways);
 }
@@ -439,9 +446,9 @@ fn a_source_that_changes_while_it_is_read_past_the_page_cache() {
 fn copy_while_it_changes(sandbox: &Sandbox, ways: Vec<Vec<&'static str>>) {
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
     let mut nodes = plain_tree().nodes;
-    nodes.push(Node::new(0, "folder", Kind::Directory));
-    nodes.extend((0..20).map(|index| Node::file(3, format!("in-folder-{index}"), 1, 100)));
-    nodes.extend(["replaced", "resized"].map(|name| Node::new(0, name, Kind::File(Vec::new()))));
+    nodes.push(EntrySpec::new(0, "folder", SpecKind::Directory));
+    nodes.extend((0..20).map(|index| EntrySpec::file(3, format!("in-folder-{index}"), 1, 100)));
+    nodes.extend(["replaced", "resized"].map(|name| EntrySpec::new(0, name, SpecKind::File(Vec::new()))));
     Spec { nodes }.build(&source).unwrap();
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut errors = 0;
@@ -453,7 +460,7 @@ fn copy_while_it_changes(sandbox: &Sandbox, ways: Vec<Vec<&'static str>>) {
             let option = ["-r", "-a", "-rL"][index % 3];
             let run = program!().run_with(way).args([option, "-T"]).args([&source, &target]);
             let outcome = run.within(Duration::from_secs(10)).finish().unwrap();
-            if outcome.crashed() || !matches!(outcome.ending, Ending::Exited(0 | 1)) {
+            if outcome.crashed() || !matches!(outcome.ending, RunEnding::Exited(0 | 1)) {
                 stop.store(true, Ordering::Relaxed);
                 panic!("{way:?} {option}: {:?} {}", outcome.ending, outcome.errors());
             }
@@ -473,7 +480,7 @@ fn copy_while_it_changes(sandbox: &Sandbox, ways: Vec<Vec<&'static str>>) {
 }
 
 /// Returns what is wrong with a copy of the changing source, if anything.
-fn look_at_disturbed(source: &Path, target: &Path, outcome: &haul_testkit::Outcome) -> Option<String> {
+fn look_at_disturbed(source: &Path, target: &Path, outcome: &haul_testkit::RunOutcome) -> Option<String> {
     // Status 1 needs a message, and entries that nobody changed must be right.
     if !outcome.succeeded() && outcome.stderr.is_empty() {
         return Some("status 1 without a message".to_owned());
@@ -537,12 +544,12 @@ fn files_without_offsets_are_copied_whole() {
 
 #[test]
 fn a_target_that_cannot_be_emptied_is_replaced_by_force() {
-    require!(standin::needed(), Program::needs_gnu());
+    require!(standin::needed(), CopyProgram::needs_gnu());
     let standin = odd_files(5);
     let target = standin.client(0).join("stuck");
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("source"), "new").unwrap();
-    let run = |program: &Program, way: &[&str], option: &str| {
+    let run = |program: &CopyProgram, way: &[&str], option: &str| {
         let words = [Path::new("source"), &target];
         let outcome =
             program.run_with(way).arg(option).args(words).in_folder(sandbox.path()).finish().unwrap();
@@ -553,7 +560,7 @@ fn a_target_that_cannot_be_emptied_is_replaced_by_force() {
         result
     };
     for option in ["--reflink=auto", "-f", "-b", "--remove-destination"] {
-        let expected = run(&Program::gnu().unwrap(), &[], option);
+        let expected = run(&CopyProgram::gnu().unwrap(), &[], option);
         assert_eq!(expected.0 == Some(1), option == "--reflink=auto", "{option}: {expected:?}");
         for way in WAYS {
             assert_eq!(run(&program!(), &way, option), expected, "{option} {way:?}");
@@ -571,7 +578,7 @@ fn a_file_that_has_no_data_yet_is_waited_for() {
         for _ in 0..2 {
             let run = program!().run_with(&way).arg(log).arg(sandbox.join("target"));
             let outcome = run.within(Duration::from_millis(300)).finish().unwrap();
-            assert_eq!(outcome.ending, Ending::Hung, "{way:?}: {}", outcome.errors());
+            assert_eq!(outcome.ending, RunEnding::Hung, "{way:?}: {}", outcome.errors());
         }
     }
 }

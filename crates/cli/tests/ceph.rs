@@ -21,14 +21,14 @@ use std::time::Duration;
 use haul_testkit::ceph::{self, Cluster, OTHER_POOL, POOL};
 use haul_testkit::compare::compare_paths;
 use haul_testkit::message::normalise;
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::program::{ENGINES, write_script};
 use haul_testkit::random::bytes;
-use haul_testkit::run::{Outcome, Run};
+use haul_testkit::run::{RunOutcome, TestRun};
 use haul_testkit::rustix::fs::{XattrFlags, getxattr, setxattr};
 use haul_testkit::rustix::io::Errno;
 use haul_testkit::strace::record;
-use haul_testkit::{Ceph, Facts, Program, Sandbox, everything, needs, program, require};
+use haul_testkit::{Ceph, CopyProgram, Facts, Sandbox, everything, needs, program, require};
 
 const OF_FILE: &str = "ceph.file.layout";
 const OF_DIRECTORY: &str = "ceph.dir.layout";
@@ -93,7 +93,7 @@ fn make(path: &Path, layout: &str, length: u64) {
     fs::write(path, bytes(1, length)).unwrap();
 }
 
-fn copy(options: &[&str], source: &Path, target: &Path) -> Outcome {
+fn copy(options: &[&str], source: &Path, target: &Path) -> RunOutcome {
     program!().run_with(options).arg(source).arg(target).within(LIMIT).finish().unwrap()
 }
 
@@ -232,7 +232,7 @@ fn spdcp_reduces_stripes_and_leaves_the_first_target_to_ceph() {
     {
         let (source, target) = (ground.join(&format!("s{number}")), ground.join(&format!("t{number}")));
         make(&source, &striped(), length);
-        let outcome = Run::new(&spdcp).arg(option).arg(&source).arg(&target).finish().unwrap();
+        let outcome = TestRun::new(&spdcp).arg(option).arg(&source).arg(&target).finish().unwrap();
         assert!(outcome.succeeded() && outcome.errors().is_empty(), "{option}: {}", outcome.errors());
         let expected = striped().replace("count=3", &format!("count={stripes}"));
         assert_eq!((of_file(&target), fs::read(&target).unwrap()), (expected, bytes(1, length)), "{option}");
@@ -240,7 +240,7 @@ fn spdcp_reduces_stripes_and_leaves_the_first_target_to_ceph() {
 }
 
 #[test]
-fn what_another_cluster_has_not_is_told_once() {
+fn what_another_cluster_has_not_is_reported_once() {
     needed!();
     let ground = Ground::new();
     let other = Ceph::start(Cluster { daemons: 1, clients: 1, has_other_pool: false }).unwrap();
@@ -284,19 +284,19 @@ fn ceph_is_known_by_its_type() {
 #[test]
 fn trees_are_as_gnu_cp_makes_them() {
     needed!();
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let (ground, memory) = (Ground::new(), Sandbox::in_memory().unwrap());
     everything::spec().build(&memory.join("tree")).unwrap();
     // ceph-fuse doesn't report holes: reading the zeros of this file would take an hour.
     fs::remove_file(memory.join("tree/sub/sub/deep/hole-huge")).unwrap();
     fs::create_dir(ground.join("gnu")).unwrap();
     let facts = Facts::PRESERVED - Facts::HOLES;
-    let run = |program: Run, source: &Path, folder: &Path| {
+    let run = |program: TestRun, source: &Path, folder: &Path| {
         let outcome =
             program.arg("-aT").arg(source).arg("to").in_folder(folder).within(LIMIT).finish().unwrap();
         (outcome.status(), normalise(&outcome.stderr))
     };
-    let gnu = Program::gnu().unwrap();
+    let gnu = CopyProgram::gnu().unwrap();
     let expected = run(gnu.run(), &memory.join("tree"), &ground.join("gnu"));
     let on_ceph = ground.join("gnu/to");
     for engine in ENGINES {
@@ -340,8 +340,8 @@ fn write_agent(folder: &Sandbox, ceph: &Ceph) -> PathBuf {
 #[test]
 fn ranks_with_mounts_of_their_own_make_the_same_copy() {
     needed!();
-    require!(Kind::OpenMpi4.needed());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let (ground, folder) = (Ground::new(), Sandbox::in_memory().unwrap());
     let agent = write_agent(&folder, &ground.ceph);
     let source = ground.join("source");

@@ -15,35 +15,35 @@ use haul_testkit::duel::Duel;
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
 use haul_testkit::message::normalise;
 use haul_testkit::program::WAYS;
-use haul_testkit::run::Ending;
-use haul_testkit::spec::{Kind, Node, Spec, acl};
+use haul_testkit::run::RunEnding;
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind, acl};
 use haul_testkit::strace::record;
-use haul_testkit::{Program, Sandbox, libc, needs, note, program, require};
+use haul_testkit::{CopyProgram, Sandbox, libc, needs, note, program, require};
 
 /// Builds the directory that every command line starts in. Directories count from 1: d, d/sub, n,
 /// n/d, listed.
 fn prepare(folder: &Path) -> io::Result<()> {
     let nodes = vec![
-        Node::new(0, "d", Kind::Directory).mode(0o750).modified(1_000_000_000, 1),
-        Node::new(1, "sub", Kind::Directory).mode(0o2711).modified(1_000_000_001, 2).owner(10, 20),
-        Node::new(0, "n", Kind::Directory).modified(1_000_000_004, 5),
-        Node::new(3, "d", Kind::Directory).modified(1_000_000_002, 3),
-        Node::new(0, "listed", Kind::Directory).attribute(DEFAULT_ACL, acl(0o750, 8, 7)),
-        Node::file(0, "a", 1, 1000).mode(0o640).modified(1_100_000_000, 5).owner(10, 20),
-        Node::file(0, "b", 2, 2000).mode(0o604),
-        Node::file(0, "setuid", 2, 100).mode(0o6755).owner(10, 20),
-        Node::file(0, "marked", 3, 300)
+        EntrySpec::new(0, "d", SpecKind::Directory).mode(0o750).modified(1_000_000_000, 1),
+        EntrySpec::new(1, "sub", SpecKind::Directory).mode(0o2711).modified(1_000_000_001, 2).owner(10, 20),
+        EntrySpec::new(0, "n", SpecKind::Directory).modified(1_000_000_004, 5),
+        EntrySpec::new(3, "d", SpecKind::Directory).modified(1_000_000_002, 3),
+        EntrySpec::new(0, "listed", SpecKind::Directory).attribute(DEFAULT_ACL, acl(0o750, 8, 7)),
+        EntrySpec::file(0, "a", 1, 1000).mode(0o640).modified(1_100_000_000, 5).owner(10, 20),
+        EntrySpec::file(0, "b", 2, 2000).mode(0o604),
+        EntrySpec::file(0, "setuid", 2, 100).mode(0o6755).owner(10, 20),
+        EntrySpec::file(0, "marked", 3, 300)
             .attribute("user.kept", "value")
             .attribute(ACCESS_ACL, acl(0o640, 7, 5)),
-        Node::file(1, "x", 6, 600).modified(1_100_000_000, 6),
-        Node::file(2, "y", 7, 70_000).mode(0o600),
-        Node::file(4, "x", 9, 90).mode(0o444),
-        Node::new(0, "hard", Kind::HardLink(0)),
-        Node::new(1, "hard", Kind::HardLink(0)),
-        Node::new(1, "link", Kind::Symlink("x".into())),
-        Node::new(0, "link", Kind::Symlink("a".into())),
-        Node::new(0, "dangling", Kind::Symlink("nowhere".into())),
-        Node::new(1, "socket", Kind::Socket).mode(0o640),
+        EntrySpec::file(1, "x", 6, 600).modified(1_100_000_000, 6),
+        EntrySpec::file(2, "y", 7, 70_000).mode(0o600),
+        EntrySpec::file(4, "x", 9, 90).mode(0o444),
+        EntrySpec::new(0, "hard", SpecKind::HardLink(0)),
+        EntrySpec::new(1, "hard", SpecKind::HardLink(0)),
+        EntrySpec::new(1, "link", SpecKind::Symlink("x".into())),
+        EntrySpec::new(0, "link", SpecKind::Symlink("a".into())),
+        EntrySpec::new(0, "dangling", SpecKind::Symlink("nowhere".into())),
+        EntrySpec::new(1, "socket", SpecKind::Socket).mode(0o640),
     ];
     Spec { nodes }.build(folder)
 }
@@ -120,7 +120,7 @@ const ATTRIBUTES_ONLY: &[&str] = &[
 
 #[test]
 fn attributes_only_as_by_gnu() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let mut failures = Vec::new();
     for (index, line) in ATTRIBUTES_ONLY.iter().enumerate() {
@@ -141,18 +141,18 @@ fn attributes_only_as_by_gnu() {
 fn attributes_only_of_what_may_not_be_read_is_refused() {
     require!(needs::root());
     let mut said = Vec::new();
-    for program in [program!(), Program::gnu().unwrap_or(program!())] {
+    for program in [program!(), CopyProgram::gnu().unwrap_or(program!())] {
         let sandbox = Sandbox::in_memory().unwrap();
         fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let program = program.publish(sandbox.path()).unwrap();
         for (name, mode) in [("closed", 0o200), ("open", 0o604), ("shared", 0o440)] {
-            Spec { nodes: vec![Node::file(0, name, 1, 10).mode(mode)] }.build(sandbox.path()).unwrap();
+            Spec { nodes: vec![EntrySpec::file(0, name, 1, 10).mode(mode)] }.build(sandbox.path()).unwrap();
         }
         fs::create_dir(sandbox.join("n")).unwrap();
         fs::set_permissions(sandbox.join("n"), fs::Permissions::from_mode(0o777)).unwrap();
         let run = program.run().args(["--attributes-only", "closed", "open", "shared", "n"]);
         let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Exited(1), "{}", outcome.errors());
+        assert_eq!(outcome.ending, RunEnding::Exited(1), "{}", outcome.errors());
         assert!(sandbox.join("n/open").exists() && !sandbox.join("n/closed").exists());
         said.push(normalise(&outcome.stderr));
     }
@@ -163,7 +163,7 @@ fn attributes_only_of_what_may_not_be_read_is_refused() {
 fn count_calls(sandbox: &Sandbox, options: &[&str], files: usize) -> usize {
     let (source, target) = (sandbox.join(format!("source-{files}")), sandbox.join("target"));
     if !source.exists() {
-        let nodes = (0..files).map(|index| Node::file(0, format!("file-{index}"), 1, 1000)).collect();
+        let nodes = (0..files).map(|index| EntrySpec::file(0, format!("file-{index}"), 1, 1000)).collect();
         Spec { nodes }.build(&source).unwrap();
     }
     haul_testkit::sandbox::remove_tree(&target);
@@ -190,15 +190,15 @@ fn attributes_only_costs_few_calls_for_a_new_file() {
 }
 
 /// Runs a command line in a directory with FIFOs, while a thread writes into one of them.
-fn with_writers(program: &Program, own: &[&str], line: &str) -> (haul_testkit::Outcome, Sandbox) {
+fn with_writers(program: &CopyProgram, own: &[&str], line: &str) -> (haul_testkit::RunOutcome, Sandbox) {
     let sandbox = Sandbox::in_memory().unwrap();
     let nodes = vec![
-        Node::new(0, "d", Kind::Directory),
-        Node::new(0, "n", Kind::Directory),
-        Node::new(1, "fifo", Kind::Fifo).mode(0o640).modified(1_000_000_000, 1),
-        Node::file(1, "file", 1, 100),
-        Node::new(1, "link", Kind::Symlink("file".into())),
-        Node::file(2, "fifo", 3, 30),
+        EntrySpec::new(0, "d", SpecKind::Directory),
+        EntrySpec::new(0, "n", SpecKind::Directory),
+        EntrySpec::new(1, "fifo", SpecKind::Fifo).mode(0o640).modified(1_000_000_000, 1),
+        EntrySpec::file(1, "file", 1, 100),
+        EntrySpec::new(1, "link", SpecKind::Symlink("file".into())),
+        EntrySpec::file(2, "fifo", 3, 30),
     ];
     Spec { nodes }.build(sandbox.path()).unwrap();
     let fifo = sandbox.join("d/fifo");
@@ -218,8 +218,8 @@ fn with_writers(program: &Program, own: &[&str], line: &str) -> (haul_testkit::O
 
 #[test]
 fn contents_of_fifos_are_copied_as_by_gnu() {
-    require!(Program::needs_gnu());
-    let gnu = Program::gnu().unwrap();
+    require!(CopyProgram::needs_gnu());
+    let gnu = CopyProgram::gnu().unwrap();
     let facts = |sandbox: &Sandbox, path: &str| {
         let path = sandbox.join(path);
         let metadata = fs::symlink_metadata(&path).ok()?;

@@ -13,22 +13,22 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use haul_testkit::compare::compare_paths;
-use haul_testkit::run::{Ending, Run, Running};
+use haul_testkit::run::{RunEnding, Running, TestRun};
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Facts, Outcome, Program, Sandbox, libc, needs, program, require, wait};
+use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, libc, needs, program, require, wait};
 use serde_json::Value;
 
 /// Time for what takes milliseconds.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long a paused run is watched.
+/// Time for which a paused run is watched.
 const WATCHED: Duration = Duration::from_millis(300);
 
 const BYTES: u64 = 1_500_000 + 100 * 10_000;
 
 /// A tree to copy, of 2.5 MB in 101 files.
 struct Scene {
-    ours: Program,
+    ours: CopyProgram,
     sandbox: Sandbox,
 }
 
@@ -47,7 +47,7 @@ impl Scene {
         self.sandbox.join("socket")
     }
 
-    fn run(&self, words: &str) -> Run {
+    fn run(&self, words: &str) -> TestRun {
         self.ours.run().in_folder(self.sandbox.path()).args(words.split(' '))
     }
 
@@ -62,8 +62,8 @@ impl Scene {
         self.start(&format!("{own} --bwlimit=1 -r s t"))
     }
 
-    fn ctl(&self, words: &str) -> Outcome {
-        let haul = Run::new(&fs::canonicalize(self.ours.path()).unwrap()).in_folder(self.sandbox.path());
+    fn ctl(&self, words: &str) -> RunOutcome {
+        let haul = TestRun::new(&fs::canonicalize(self.ours.path()).unwrap()).in_folder(self.sandbox.path());
         haul.args(["ctl", "socket"]).args(words.split(' ')).finish().unwrap()
     }
 
@@ -88,7 +88,7 @@ impl Scene {
         answer
     }
 
-    fn assert_copied(&self, outcome: &Outcome) {
+    fn assert_copied(&self, outcome: &RunOutcome) {
         assert!(outcome.succeeded(), "{:?}: {}", outcome.ending, outcome.errors());
         let [source, target] = ["s", "t"].map(|name| self.sandbox.join(name));
         let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
@@ -218,7 +218,7 @@ fn a_stopped_copy_leaves_whole_files_and_ends_as_by_a_signal() {
         }
         scene.order("stop");
         let outcome = running.finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Signalled(libc::SIGINT), "{way}: {}", outcome.errors());
+        assert_eq!(outcome.ending, RunEnding::Signalled(libc::SIGINT), "{way}: {}", outcome.errors());
         assert_eq!(
             outcome.errors(),
             "haul cp: stopped as requested: entries not yet begun were not processed\n"
@@ -235,12 +235,12 @@ fn a_stopped_copy_leaves_whole_files_and_ends_as_by_a_signal() {
 fn a_stopped_sync_deletes_nothing() {
     let scene = scene!();
     scene.sandbox.script("mkdir t; touch t/old").unwrap();
-    let haul = Run::new(&fs::canonicalize(scene.ours.path()).unwrap()).in_folder(scene.sandbox.path());
+    let haul = TestRun::new(&fs::canonicalize(scene.ours.path()).unwrap()).in_folder(scene.sandbox.path());
     let run = haul.args(["sync", "--delete", "--iops-limit=1", "-j1", "--control=socket", "s", "t"]);
     let running = run.start().unwrap();
     assert!(wait::until(SOON, || UnixStream::connect(scene.socket()).is_ok()));
     scene.order("stop");
-    assert_eq!(running.finish().unwrap().ending, Ending::Signalled(libc::SIGINT));
+    assert_eq!(running.finish().unwrap().ending, RunEnding::Signalled(libc::SIGINT));
     assert!(scene.sandbox.join("t/old").exists());
 }
 
@@ -248,7 +248,8 @@ fn a_stopped_sync_deletes_nothing() {
 fn a_command_that_cannot_finish_early_ends_at_once() {
     let scene = scene!();
     let haul = |words: &str| {
-        let haul = Run::new(&fs::canonicalize(scene.ours.path()).unwrap()).in_folder(scene.sandbox.path());
+        let haul =
+            TestRun::new(&fs::canonicalize(scene.ours.path()).unwrap()).in_folder(scene.sandbox.path());
         haul.args(words.split(' ')).start().unwrap()
     };
     for words in ["sum --iops-limit=1 --control=socket s", "each --control=socket s -- sleep 1000"] {
@@ -256,7 +257,7 @@ fn a_command_that_cannot_finish_early_ends_at_once() {
         assert!(wait::until(SOON, || UnixStream::connect(scene.socket()).is_ok()), "{words}");
         scene.order("stop");
         let outcome = running.finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Signalled(libc::SIGINT), "{words}: {}", outcome.errors());
+        assert_eq!(outcome.ending, RunEnding::Signalled(libc::SIGINT), "{words}: {}", outcome.errors());
         assert!(!scene.socket().exists(), "{words}");
     }
 }
@@ -282,7 +283,7 @@ fn a_dead_socket_is_replaced_and_nothing_else_is() {
     ] {
         let outcome = scene.run("-r s t").arg(format!("--control={path}")).finish().unwrap();
         let wanted = format!("cannot create the control socket '{path}': {why}\n");
-        assert_eq!(outcome.ending, Ending::Exited(1));
+        assert_eq!(outcome.ending, RunEnding::Exited(1));
         assert!(outcome.errors().ends_with(&wanted), "{}", outcome.errors());
         assert!(!scene.sandbox.join("t").exists());
     }
@@ -295,7 +296,7 @@ fn a_dead_socket_is_replaced_and_nothing_else_is() {
 fn the_socket_goes_after_errors_and_signals() {
     let scene = scene!();
     let outcome = scene.run("-r missing t --control=socket").finish().unwrap();
-    assert_eq!((outcome.ending, scene.socket().exists()), (Ending::Exited(1), false));
+    assert_eq!((outcome.ending, scene.socket().exists()), (RunEnding::Exited(1), false));
     // With another thing to be removed before a signal ends the program.
     let manifest = "--manifest=list";
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -303,7 +304,7 @@ fn the_socket_goes_after_errors_and_signals() {
             let running = scene.start_copy(own);
             scene.status();
             running.signal(signal).unwrap();
-            assert_eq!(running.finish().unwrap().ending, Ending::Signalled(signal));
+            assert_eq!(running.finish().unwrap().ending, RunEnding::Signalled(signal));
             let left = fs::read_dir(scene.sandbox.path()).unwrap();
             let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
             assert!(left.iter().all(|name| name == "s" || name == "t"), "{own} {signal}: {left:?}");
@@ -348,7 +349,7 @@ fn bad_requests_get_an_error_and_change_nothing() {
         ("pause --json", "option '--json' is for the command 'status'"),
     ] {
         let outcome = scene.ctl(words);
-        assert_eq!((outcome.ending, outcome.errors()), (Ending::Exited(1), format!("haul ctl: {why}\n")));
+        assert_eq!((outcome.ending, outcome.errors()), (RunEnding::Exited(1), format!("haul ctl: {why}\n")));
     }
     assert_eq!(
         (scene.status()["state"].as_str(), &scene.status()["bwlimit"]),
@@ -358,7 +359,7 @@ fn bad_requests_get_an_error_and_change_nothing() {
     scene.assert_copied(&running.finish().unwrap());
     let outcome = scene.ctl("status");
     let wanted = "haul ctl: 'socket': cannot connect: No such file or directory\n";
-    assert_eq!((outcome.ending, outcome.errors().as_str()), (Ending::Exited(1), wanted));
+    assert_eq!((outcome.ending, outcome.errors().as_str()), (RunEnding::Exited(1), wanted));
     // A server that isn't haul.
     let other = UnixListener::bind(scene.socket()).unwrap();
     let answering = std::thread::spawn(move || {
@@ -406,7 +407,7 @@ fn other_users_are_refused() {
     let running = scene.start_copy("-j1");
     let ours = scene.ours.publish(scene.sandbox.path()).unwrap();
     let as_nobody = || {
-        let run = Run::new(ours.path()).args(["ctl", "socket", "stop"]).in_folder(scene.sandbox.path());
+        let run = TestRun::new(ours.path()).args(["ctl", "socket", "stop"]).in_folder(scene.sandbox.path());
         run.as_nobody().finish().unwrap().errors()
     };
     assert_eq!(as_nobody(), "haul ctl: 'socket': cannot connect: Permission denied\n");

@@ -13,7 +13,7 @@ use haul_testkit::compare::compare_paths;
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
 use haul_testkit::mount::Mount;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Kind, Node, Spec, acl};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind, acl};
 use haul_testkit::strace::record;
 use haul_testkit::{Facts, Sandbox, needs, program, require};
 
@@ -22,7 +22,7 @@ const MODES: [u32; 10] = [0o644, 0o600, 0o755, 0o664, 0o444, 0o777, 0, 0o4755, 0
 
 /// One directory of each kind that affects creation, all with the same files.
 fn tree() -> Spec {
-    let directory = |name: &str, mode| Node::new(0, name, Kind::Directory).mode(mode);
+    let directory = |name: &str, mode| EntrySpec::new(0, name, SpecKind::Directory).mode(mode);
     let directories = vec![
         directory("plain", 0o755),
         directory("set-group-id", 0o2775).owner(0, 7),
@@ -33,7 +33,7 @@ fn tree() -> Spec {
     let mut nodes = directories;
     for parent in 1..=count {
         for (index, mode) in MODES.into_iter().cycle().take(30).enumerate() {
-            let node = Node::file(parent, format!("file-{index:02}"), index as u64, 100).mode(mode);
+            let node = EntrySpec::file(parent, format!("file-{index:02}"), index as u64, 100).mode(mode);
             nodes.push(match index {
                 14 => node.owner(0, 7),
                 15 => node.owner(5, 6),
@@ -71,10 +71,12 @@ fn attributes_are_right_wherever_files_are_born() {
     copies_are_right(&source, &sandbox.join("target"));
     // One target directory passes its group on to new files, another a default ACL.
     for (name, node) in [
-        ("of-a-group", Node::new(0, "of-a-group", Kind::Directory).mode(0o2777).owner(0, 9)),
+        ("of-a-group", EntrySpec::new(0, "of-a-group", SpecKind::Directory).mode(0o2777).owner(0, 9)),
         (
             "with-a-list",
-            Node::new(0, "with-a-list", Kind::Directory).mode(0o755).attribute(DEFAULT_ACL, acl(0o770, 4, 7)),
+            EntrySpec::new(0, "with-a-list", SpecKind::Directory)
+                .mode(0o755)
+                .attribute(DEFAULT_ACL, acl(0o770, 4, 7)),
         ),
     ] {
         Spec { nodes: vec![node] }.build(sandbox.path()).unwrap();
@@ -84,7 +86,9 @@ fn attributes_are_right_wherever_files_are_born() {
     // With `grpid`, files get their directory's group.
     let disk = Mount::image("ext4", 64 << 20).unwrap();
     disk.remount("grpid").unwrap();
-    Spec { nodes: vec![Node::new(0, "top", Kind::Directory).owner(0, 9)] }.build(disk.path()).unwrap();
+    Spec { nodes: vec![EntrySpec::new(0, "top", SpecKind::Directory).owner(0, 9)] }
+        .build(disk.path())
+        .unwrap();
     copies_are_right(&source, &disk.join("top/target"));
 }
 
@@ -94,8 +98,8 @@ fn born_files_need_no_chmod() {
     require!(needs::tool("strace"), needs::root(), program!().needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
-    let file = |index: u64| Node::file(1, format!("file-{index}"), index, 100).mode(0o644);
-    let mut nodes = vec![Node::new(0, "directory", Kind::Directory)];
+    let file = |index: u64| EntrySpec::file(1, format!("file-{index}"), index, 100).mode(0o644);
+    let mut nodes = vec![EntrySpec::new(0, "directory", SpecKind::Directory)];
     nodes.extend((0..50).map(|index| if index % 5 == 4 { file(index).owner(1, 1) } else { file(index) }));
     Spec { nodes }.build(&source).unwrap();
     let run = program!().run().args(["-a", "-j1", "-T"]).args([&source, &target]).umask(0o022);

@@ -8,8 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use haul_testkit::strace::{Call, record};
-use haul_testkit::{Run, Sandbox, needs, require};
+use haul_testkit::strace::{TracedCall, record};
+use haul_testkit::{Sandbox, TestRun, needs, require};
 use serde_json::Value;
 
 fn built() -> PathBuf {
@@ -126,7 +126,7 @@ fn the_user_s_file_is_below_home_unless_a_variable_says_where() {
 fn only_flags_that_do_not_change_results_are_accepted() {
     let home = Home::new();
     let (mut accepted, mut refused) = (0, 0);
-    // What no command line can mean, so nothing is done.
+    // Settings that no command line could express, so nothing is done.
     let status = |name: &str| if matches!(name, "cmp" | "each" | "grep" | "tar") { 2 } else { 1 };
     let applets = applets();
     let flags = applets.iter().flat_map(|applet| {
@@ -214,7 +214,7 @@ fn a_wrong_setting_is_an_error_with_its_place_and_copies_nothing() {
     let home = home.with_file("[tar]\nbwlimit = 1\n");
     let output = home.run(&["cp", "a", "b"]);
     assert_eq!(errors(&output), format!("haul cp: {place}:2: haul tar has no option bwlimit\n"));
-    // What is asked for is printed all the same.
+    // The requested help is printed all the same.
     let output = home.run(&["cp", "--help"]);
     assert!(output.status.success() && output.stderr.is_empty() && !output.stdout.is_empty());
     fs::set_permissions(home.file(), Permissions::from_mode(0o666)).unwrap();
@@ -257,12 +257,12 @@ fn programs_called_by_their_own_name_read_none_of_it() {
 fn missing_files_cost_one_call_each() {
     require!(needs::tool("strace"));
     let home = Home::new();
-    let run = Run::new(&built()).args(["cp", "a", "b"]).in_folder(home.0.path());
+    let run = TestRun::new(&built()).args(["cp", "a", "b"]).in_folder(home.0.path());
     let run = run.env("XDG_CONFIG_HOME", home.0.join("config"));
     let (outcome, calls) = record(run, "all", &home.0.join("log")).unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());
     let about = |name: &str| {
-        let is_about = |call: &&Call| call.arguments.iter().any(|word| word.contains(name));
+        let is_about = |call: &&TracedCall| call.arguments.iter().any(|word| word.contains(name));
         calls.iter().filter(is_about).map(|call| call.name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(about("haul/config.toml"), ["openat"]);

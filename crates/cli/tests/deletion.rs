@@ -15,7 +15,7 @@ use haul_testkit::flip::Flipper;
 use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::strace::record;
-use haul_testkit::{Facts, Outcome, Run, Sandbox, Snapshot, compare, needs, note, program, require};
+use haul_testkit::{Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, needs, note, program, require};
 
 use sync_command::{fail, paths, succeed, sync};
 
@@ -74,7 +74,7 @@ fn a_dry_run_says_what_the_run_then_deletes_and_changes_nothing() {
         let sandbox = sandbox(SCENE);
         let before = Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
         let words = format!("sync -n {options}--delete s t");
-        let run = Run::new(ours.path()).args(words.split(' ')).in_folder(sandbox.path());
+        let run = TestRun::new(ours.path()).args(words.split(' ')).in_folder(sandbox.path());
         let log = Sandbox::in_memory().unwrap();
         let (dry, calls) = record(run, "file,desc", &log.join("log")).unwrap();
         let after = Snapshot::take(sandbox.path(), Facts::PRESERVED).unwrap();
@@ -84,7 +84,7 @@ fn a_dry_run_says_what_the_run_then_deletes_and_changes_nothing() {
         let write = calls.iter().find(|call| writes.contains(&call.name.as_str()));
         assert!(write.is_none(), "{options}: {write:?}");
         let real = sync(&ours, sandbox.path(), &format!("-v {options}--delete s t"));
-        let shown = |run: &Outcome| (run.status(), lines(run.printed()), lines(run.errors()));
+        let shown = |run: &RunOutcome| (run.status(), lines(run.printed()), lines(run.errors()));
         if options == "--max-delete=1 " {
             // Only the deletion shows that it can't make way.
             assert_eq!((dry.status(), real.status()), (Some(1), Some(1)));
@@ -102,7 +102,7 @@ fn after_any_error_nothing_is_deleted() {
     let sandbox = Sandbox::in_memory().unwrap();
     let ours = ours.publish(sandbox.path()).unwrap();
     fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // What is wrong, and the messages.
+    // Errors to provoke, and the messages.
     let nothing = "nothing was deleted from 't', because of the errors above\n";
     let cases = [
         ("chmod 0 s/a", format!("cannot access 's/a': Permission denied\n{nothing}")),
@@ -125,7 +125,7 @@ fn after_any_error_nothing_is_deleted() {
             ))
             .unwrap();
         let before = names(&sandbox.join("f/t"));
-        let run = Run::new(ours.path()).args(["sync", "--delete", "s", "t"]).env("LC_ALL", "C");
+        let run = TestRun::new(ours.path()).args(["sync", "--delete", "s", "t"]).env("LC_ALL", "C");
         let outcome = run.as_nobody().in_folder(&sandbox.join("f")).finish().unwrap();
         assert_eq!(outcome.status(), Some(1), "{script}");
         assert_eq!(outcome.errors().replace("haul sync: ", ""), message, "{script}");
@@ -183,7 +183,7 @@ fn what_is_left_out_is_protected() {
         let left: Vec<_> = all.iter().filter(|name| there.iter().any(|there| there == *name)).collect();
         assert_eq!(left, stay.iter().collect::<Vec<_>>(), "{options}");
     }
-    // What both have and is left out goes only with --delete-excluded.
+    // An excluded entry that both trees have is deleted only with --delete-excluded.
     let sandbox = sandbox("mkdir s; touch s/f s/g; cp -a s t");
     succeed(&ours, sandbox.path(), "--delete --exclude=g s t");
     assert_eq!(names(&sandbox.join("t")), ["f", "g"]);
@@ -276,7 +276,7 @@ fn roots_and_the_home_directory_ask_for_more() {
     require!(ours.needs_haul(), needs::root());
     let sandbox = sandbox("mkdir s home; touch s/f home/x; ln -s home link");
     let refused = |target: &str, what: &str| {
-        let run = Run::new(ours.path()).args(["sync", "-n", "--delete", "s", target]).env("LC_ALL", "C");
+        let run = TestRun::new(ours.path()).args(["sync", "-n", "--delete", "s", target]).env("LC_ALL", "C");
         let outcome = run.env("HOME", sandbox.join("home")).in_folder(sandbox.path()).finish().unwrap();
         let message = format!("haul sync: '{target}' is {what}: to delete there, add --really\n");
         assert_eq!((outcome.status(), outcome.errors()), (Some(1), message));
@@ -373,20 +373,20 @@ fn files_of_running_copies_and_own_output_stay() {
     assert_eq!(succeed(&ours, sandbox.path(), "-v --delete --control=t/socket s t"), "");
 }
 
-/// What a deletion did while one of the directories was swapped with a link that leads outside.
+/// Result of a deletion while one of the directories was swapped with a link that leads outside.
 struct Race {
-    outcome: Outcome,
+    outcome: RunOutcome,
     swaps: u64,
     /// True if anything outside is gone.
     has_lost: bool,
     label: String,
 }
 
-/// What is swapped: what only the target has, and what both have.
+/// Swapped directories: two that only the target has, and one that both trees have.
 const SWAPPED: [&str; 3] = ["t/extra", "t/extra/sub", "t/both"];
 
 /// Runs a command that deletes, in a race.
-fn race(run: Run, swapped: &str) -> Race {
+fn race(run: TestRun, swapped: &str) -> Race {
     let sandbox = sandbox(
         "mkdir -p s/both outside/sub; touch s/both/f; cp -a s t; mkdir -p t/extra/sub
         (cd t/extra; seq 40 | xargs touch); (cd t/extra/sub; seq 40 | xargs touch); (cd t/both; seq 40 | xargs touch)
@@ -410,7 +410,7 @@ fn a_directory_swapped_for_a_link_is_never_entered() {
     let (mut swaps, mut removed) = (0, 0);
     for run in 0..runs {
         let jobs = ["-j1", "-j4"][run / 3 % 2];
-        let sync = Run::new(ours.path()).args(["sync", jobs, "--delete", "s", "t"]);
+        let sync = TestRun::new(ours.path()).args(["sync", jobs, "--delete", "s", "t"]);
         let race = race(sync, SWAPPED[run % 3]);
         swaps += race.swaps;
         removed += usize::from(race.outcome.succeeded());
@@ -427,7 +427,7 @@ fn others_in_the_same_race() {
     let others = [("rsync", "-a --delete s/ t/"), ("rm", "-rf t/extra t/both")];
     for (name, words) in others {
         require!(needs::tool(name));
-        let run = |run: usize| race(Run::new(Path::new(name)).args(words.split(' ')), SWAPPED[run % 3]);
+        let run = |run: usize| race(TestRun::new(Path::new(name)).args(words.split(' ')), SWAPPED[run % 3]);
         let races: Vec<_> = (0..runs).map(run).collect();
         let lost = races.iter().filter(|race| race.has_lost).count();
         let swaps: u64 = races.iter().map(|race| race.swaps).sum();
@@ -529,7 +529,7 @@ fn a_directory_makes_no_way_for_a_file_that_is_not_copied() {
 }
 
 #[test]
-fn what_waits_for_a_deletion_is_told_once() {
+fn what_waits_for_a_deletion_is_reported_once() {
     let ours = program!();
     require!(ours.needs_haul());
     let script = "

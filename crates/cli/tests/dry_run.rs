@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use haul_testkit::strace::{Call, record};
-use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::strace::{TracedCall, record};
+use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, compare, needs, program, require};
 
 /// A source with everything that can be in a tree, and a target that has a part of it.
 const SCENE: &str = "
@@ -105,7 +105,7 @@ fn lines(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-fn run(ours: &Program, folder: &Path, own: &[&str], line: &str) -> Outcome {
+fn run(ours: &CopyProgram, folder: &Path, own: &[&str], line: &str) -> RunOutcome {
     ours.run().args(own).args(line.split(' ')).in_folder(folder).finish().unwrap()
 }
 
@@ -140,7 +140,7 @@ fn a_dry_run_says_what_the_copy_then_does() {
 }
 
 /// True if a call may change a file system.
-fn writes(call: &Call) -> bool {
+fn writes(call: &TracedCall) -> bool {
     let name = call.name.as_str();
     let opens = name == "openat"
         && ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TMPFILE"].iter().any(|flag| call.has_flag(2, flag));
@@ -195,7 +195,7 @@ fn a_dry_run_makes_no_call_that_writes() {
     {
         let calls = traced(&["--dry-run"], line);
         assert!(calls.iter().any(|call| call.name == "statx"), "the trace shows what is looked at");
-        let wrong: Vec<_> = calls.iter().filter(|call| writes(call)).map(Call::line).collect();
+        let wrong: Vec<_> = calls.iter().filter(|call| writes(call)).map(TracedCall::line).collect();
         assert!(wrong.is_empty(), "{line}: {wrong:#?}");
     }
     assert!(traced(&[], "-a s new").iter().any(writes), "a real copy writes");

@@ -13,8 +13,8 @@ use std::path::Path;
 use haul_testkit::duel::Duel;
 use haul_testkit::everything::ACCESS_ACL;
 use haul_testkit::program::each_engine;
-use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
-use haul_testkit::{Program, needs, note, program, require};
+use haul_testkit::spec::{EntrySpec, PieceSpec, Spec, SpecKind, acl};
+use haul_testkit::{CopyProgram, needs, note, program, require};
 
 const LINES: [&str; 60] = [
     // Manuals.
@@ -91,8 +91,9 @@ fn answers(line: &str) -> Vec<u8> {
 /// Builds the project. Directories count from 1: src, src/lib, build, dest, backup, backup/lib,
 /// etc, home, home/.config, release, release/1.0.
 fn prepare(folder: &Path) -> io::Result<()> {
-    let directory = |parent, name: &str| Node::new(parent, name, Kind::Directory);
-    let link = |parent, name: &str, leads_to: &str| Node::new(parent, name, Kind::Symlink(leads_to.into()));
+    let directory = |parent, name: &str| EntrySpec::new(parent, name, SpecKind::Directory);
+    let link =
+        |parent, name: &str, leads_to: &str| EntrySpec::new(parent, name, SpecKind::Symlink(leads_to.into()));
     let (old, new) = (1_000_000_000, 1_400_000_000);
     let nodes = vec![
         directory(0, "src").modified(1_200_000_000, 1),
@@ -106,57 +107,57 @@ fn prepare(folder: &Path) -> io::Result<()> {
         directory(8, ".config").mode(0o2755),
         directory(0, "release"),
         directory(10, "1.0"),
-        Node::file(0, "README", 1, 3000),
-        Node::file(0, "LICENSE", 2, 11_000).mode(0o444),
-        Node::file(0, "Makefile", 3, 700).modified(old, 3),
-        Node::file(0, "config.sample", 4, 400).modified(new, 4),
-        Node::file(0, "config", 5, 450).mode(0o600).owner(33, 33).modified(old, 5),
-        Node::file(0, "script.sh", 6, 120).mode(0o755),
-        Node::file(0, "tool", 7, 70_000).mode(0o4755),
-        Node::file(0, "ro.conf", 8, 80).mode(0o444),
-        Node::file(0, "a file", 9, 90),
-        Node::file(0, "-file", 10, 100),
-        Node::file(0, ".profile", 11, 110),
-        Node::new(
+        EntrySpec::file(0, "README", 1, 3000),
+        EntrySpec::file(0, "LICENSE", 2, 11_000).mode(0o444),
+        EntrySpec::file(0, "Makefile", 3, 700).modified(old, 3),
+        EntrySpec::file(0, "config.sample", 4, 400).modified(new, 4),
+        EntrySpec::file(0, "config", 5, 450).mode(0o600).owner(33, 33).modified(old, 5),
+        EntrySpec::file(0, "script.sh", 6, 120).mode(0o755),
+        EntrySpec::file(0, "tool", 7, 70_000).mode(0o4755),
+        EntrySpec::file(0, "ro.conf", 8, 80).mode(0o444),
+        EntrySpec::file(0, "a file", 9, 90),
+        EntrySpec::file(0, "-file", 10, 100),
+        EntrySpec::file(0, ".profile", 11, 110),
+        EntrySpec::new(
             0,
             "disk.img",
-            Kind::File(vec![
-                Piece::Hole(1 << 20),
-                Piece::Data { seed: 12, bytes: 5000 },
-                Piece::Zeros(1 << 18),
+            SpecKind::File(vec![
+                PieceSpec::Hole(1 << 20),
+                PieceSpec::Data { seed: 12, bytes: 5000 },
+                PieceSpec::Zeros(1 << 18),
             ]),
         ),
         link(0, "link-to-config", "config"),
         link(0, "current", "release/1.0"),
-        Node::file(1, "main.c", 20, 9000).modified(new, 20),
-        Node::file(1, "util.c", 21, 4000),
-        Node::file(1, "main.h", 22, 300),
-        Node::file(2, "list.c", 23, 100_000).modified(new, 23),
-        Node::file(2, "list.h", 24, 200).mode(0o640),
-        Node::file(2, "libx.so.1.2", 25, 50_000).mode(0o755),
+        EntrySpec::file(1, "main.c", 20, 9000).modified(new, 20),
+        EntrySpec::file(1, "util.c", 21, 4000),
+        EntrySpec::file(1, "main.h", 22, 300),
+        EntrySpec::file(2, "list.c", 23, 100_000).modified(new, 23),
+        EntrySpec::file(2, "list.h", 24, 200).mode(0o640),
+        EntrySpec::file(2, "libx.so.1.2", 25, 50_000).mode(0o755),
         link(2, "libx.so.1", "libx.so.1.2"),
         link(2, "libx.so", "libx.so.1"),
         link(1, "gone", "nowhere"),
-        Node::file(3, "main.o", 30, 12_000).modified(new, 30),
-        Node::file(3, "util.o", 31, 6000),
-        Node::file(3, "list.o", 32, 8000).modified(old, 32),
-        Node::file(4, "main.o", 33, 11_000),
-        Node::file(4, "util.o", 34, 6001),
-        Node::file(4, "list.o", 35, 8001).modified(new, 35).mode(0o400),
-        Node::file(5, "main.c", 40, 8000).modified(old, 40),
-        Node::file(5, "util.c", 41, 5000).modified(new, 41),
-        Node::file(5, "README", 42, 10).mode(0o400),
-        Node::file(5, "README.~1~", 43, 11),
-        Node::file(5, "LICENSE", 44, 12),
-        Node::file(6, "list.c", 45, 13).modified(old, 45),
-        Node::file(7, "ro.conf", 50, 81).mode(0o444),
-        Node::file(8, "letter", 60, 6000).mode(0o600).owner(1000, 1000).attribute("user.author", "me"),
-        Node::new(8, "letter.linked", Kind::HardLink(36)),
-        Node::file(8, "shared", 61, 600).mode(0o660).attribute(ACCESS_ACL, acl(0o660, 7, 6)),
-        Node::new(8, "pipe", Kind::Fifo).mode(0o600),
+        EntrySpec::file(3, "main.o", 30, 12_000).modified(new, 30),
+        EntrySpec::file(3, "util.o", 31, 6000),
+        EntrySpec::file(3, "list.o", 32, 8000).modified(old, 32),
+        EntrySpec::file(4, "main.o", 33, 11_000),
+        EntrySpec::file(4, "util.o", 34, 6001),
+        EntrySpec::file(4, "list.o", 35, 8001).modified(new, 35).mode(0o400),
+        EntrySpec::file(5, "main.c", 40, 8000).modified(old, 40),
+        EntrySpec::file(5, "util.c", 41, 5000).modified(new, 41),
+        EntrySpec::file(5, "README", 42, 10).mode(0o400),
+        EntrySpec::file(5, "README.~1~", 43, 11),
+        EntrySpec::file(5, "LICENSE", 44, 12),
+        EntrySpec::file(6, "list.c", 45, 13).modified(old, 45),
+        EntrySpec::file(7, "ro.conf", 50, 81).mode(0o444),
+        EntrySpec::file(8, "letter", 60, 6000).mode(0o600).owner(1000, 1000).attribute("user.author", "me"),
+        EntrySpec::new(8, "letter.linked", SpecKind::HardLink(36)),
+        EntrySpec::file(8, "shared", 61, 600).mode(0o660).attribute(ACCESS_ACL, acl(0o660, 7, 6)),
+        EntrySpec::new(8, "pipe", SpecKind::Fifo).mode(0o600),
         link(8, "to-config", ".config"),
-        Node::file(9, "settings", 62, 640).mode(0o600).owner(1000, 1000),
-        Node::file(11, "changes", 70, 7000),
+        EntrySpec::file(9, "settings", 62, 640).mode(0o600).owner(1000, 1000),
+        EntrySpec::file(11, "changes", 70, 7000),
         link(11, "readme", "../../README"),
     ];
     Spec { nodes }.build(folder)
@@ -164,7 +165,7 @@ fn prepare(folder: &Path) -> io::Result<()> {
 
 #[test]
 fn everyday_command_lines_do_what_they_do_with_gnu_cp() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let engines = each_engine();
     let mut failures = Vec::new();

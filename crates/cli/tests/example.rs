@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use haul_testkit::mpi::example;
-use haul_testkit::{Run, Sandbox};
+use haul_testkit::{Sandbox, TestRun};
 
 const PAGE: &str = include_str!("../../../ARCHITECTURE.md");
 const EXAMPLE: &str = include_str!("../examples/lines.rs");
@@ -38,7 +38,7 @@ fn the_example_counts_what_wc_counts() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text.repeat(50_000)).unwrap();
     }
-    let outcome = Run::new(&program).args(["tree", "tree/a"]).in_folder(sandbox.path()).finish().unwrap();
+    let outcome = TestRun::new(&program).args(["tree", "tree/a"]).in_folder(sandbox.path()).finish().unwrap();
     let lines = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(|line| line.trim().to_owned()).collect();
         lines.sort();
@@ -51,7 +51,8 @@ fn the_example_counts_what_wc_counts() {
         .unwrap();
     assert_eq!(lines(&outcome.printed()), lines(&String::from_utf8(counted.stdout).unwrap()));
     assert_eq!(outcome.status(), Some(0));
-    let outcome = Run::new(Path::new(&program)).args(["missing"]).in_folder(sandbox.path()).finish().unwrap();
+    let outcome =
+        TestRun::new(Path::new(&program)).args(["missing"]).in_folder(sandbox.path()).finish().unwrap();
     assert_eq!(outcome.status(), Some(1));
     assert_eq!(outcome.errors(), "lines: cannot stat 'missing': No such file or directory\n");
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_testkit::duel::Duel;
 use haul_testkit::strace;
-use haul_testkit::{Outcome, Program, Release, Sandbox, needs, note, program, require, rustix};
+use haul_testkit::{CopyProgram, Release, RunOutcome, Sandbox, needs, note, program, require, rustix};
 
 fn write(folder: &Path, name: &str, content: &str, seconds: u64) -> io::Result<()> {
     let path = folder.join(name);
@@ -146,13 +146,13 @@ fn duel() -> Option<Duel> {
 
 #[test]
 fn backups_are_gnus() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     same_as_gnu(&duel().unwrap(), BACKUPS);
 }
 
 #[test]
 fn what_the_environment_says_of_backups_counts() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let lines = "-b a b | -bv a num | --backup=simple a num | -S .o a b | --backup= a b | a b";
     for (control, suffix) in
         [("numbered", ""), ("never", ".old"), ("nil", "a/b"), ("", "~~"), ("bogus", ".x"), ("n", "")]
@@ -165,13 +165,13 @@ fn what_the_environment_says_of_backups_counts() {
 
 #[test]
 fn what_is_replaced_is_replaced_as_by_gnu() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     same_as_gnu(&duel().unwrap(), REPLACED);
 }
 
 #[test]
 fn a_further_name_takes_the_place_of_whatever_gnu_lets_it_take() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let names = [
         "nowhere",
         "loop",
@@ -243,13 +243,13 @@ fn a_further_name_takes_the_place_of_whatever_gnu_lets_it_take() {
 
 #[test]
 fn what_is_new_enough_stays_as_with_gnu() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     same_as_gnu(&duel().unwrap(), UPDATES);
 }
 
 #[test]
 fn what_is_in_the_place_of_a_link_to_its_own_directory_is_the_first_obstacle() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let prepare = |folder: &Path| {
         for directory in ["d", "w", "e/here"] {
             fs::create_dir_all(folder.join(directory))?;
@@ -267,7 +267,7 @@ fn what_is_in_the_place_of_a_link_to_its_own_directory_is_the_first_obstacle() {
 
 #[test]
 fn operands_that_overlap_are_refused_by_their_order() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     // Workers race, but which operands are refused must not depend on it.
     for _ in 0..5 {
         same_as_gnu(&duel().unwrap(), OVERLAPPING);
@@ -290,7 +290,7 @@ fn what_is_said_of_operands_that_are_copied_in_order_comes_in_order() {
 }
 
 /// Runs the program on one command line in a prepared directory, with `input` as standard input.
-fn run(sandbox: &Sandbox, line: &str, input: &str) -> Outcome {
+fn run(sandbox: &Sandbox, line: &str, input: &str) -> RunOutcome {
     let folder = sandbox.join("folder");
     if !folder.exists() {
         fs::create_dir(&folder).unwrap();
@@ -545,7 +545,8 @@ fn what_is_left_out_is_never_opened() {
     for (option, each) in [("-n", 1), ("-u", 2), ("--update=none-fail", 1)] {
         let run = program!().run_with(&["--engine=sync", "-j1"]).args(["-rT", option, "source", "target"]);
         let (_, calls) = strace::record(run.in_folder(sandbox.path()), "all", &sandbox.join("log")).unwrap();
-        let about = |call: &&strace::Call| call.arguments.iter().any(|argument| argument.contains("\"file"));
+        let about =
+            |call: &&strace::TracedCall| call.arguments.iter().any(|argument| argument.contains("\"file"));
         let calls: Vec<_> = calls.iter().filter(about).collect();
         assert!(calls.iter().all(|call| call.name == "statx"), "{option}: {}", calls[0].line());
         assert_eq!(calls.len(), each * 50, "{option}");

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use haul_testkit::program::ENGINES;
-use haul_testkit::{Outcome, Program, Run, Sandbox, needs, program, require};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, TestRun, needs, program, require};
 
 /// Builds a tree `s` with entries that only fakeroot lets an ordinary user create. `$@` is the
 /// copy command.
@@ -65,20 +65,21 @@ tar --sort=name -cf gnu.tar s
 
 /// Runs a script as an ordinary user in one fakeroot session, in an empty directory; `command`
 /// becomes `$@`.
-fn session(sandbox: &Sandbox, script: &str, command: &[&str]) -> Outcome {
+fn session(sandbox: &Sandbox, script: &str, command: &[&str]) -> RunOutcome {
     let folder = sandbox.join("work");
     haul_testkit::sandbox::remove_tree(&folder);
     std::fs::create_dir(&folder).unwrap();
     std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
     let script = format!("{BUILD}{script}");
-    let run = Run::new(Path::new("/usr/bin/fakeroot")).args(["bash", "-c", &script, "bash"]).args(command);
+    let run =
+        TestRun::new(Path::new("/usr/bin/fakeroot")).args(["bash", "-c", &script, "bash"]).args(command);
     let run = run.in_folder(&folder);
     let run = if needs::root().is_none() { run.as_nobody() } else { run };
     run.finish().unwrap()
 }
 
 /// Asserts that two sessions printed the same, naming the first line that differs.
-fn same_words(found: &Outcome, expected: &Outcome, what: &str) {
+fn same_words(found: &RunOutcome, expected: &RunOutcome, what: &str) {
     let (found, expected) = (words(found), words(expected));
     assert_eq!(found.1, expected.1, "{what}");
     for (number, (found, expected)) in found.0.lines().zip(expected.0.lines()).enumerate() {
@@ -88,7 +89,7 @@ fn same_words(found: &Outcome, expected: &Outcome, what: &str) {
 }
 
 /// Strips the program name from messages: it differs by design.
-fn words(outcome: &Outcome) -> (String, String) {
+fn words(outcome: &RunOutcome) -> (String, String) {
     let bare = |line: &str| line.split_once(": ").map_or(line, |(_, rest)| rest).to_owned();
     let errors: Vec<_> = outcome.errors().lines().map(bare).collect();
     (outcome.printed(), errors.join("\n"))
@@ -100,11 +101,11 @@ fn needs_fakeroot() -> Option<String> {
 
 #[test]
 fn what_fakeroot_keeps_is_copied_as_by_gnu_cp() {
-    require!(needs_fakeroot(), Program::needs_gnu());
+    require!(needs_fakeroot(), CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     let program = program!().publish(sandbox.path()).unwrap();
     let haul = program.path().to_str().unwrap();
-    let gnu = Program::gnu().unwrap();
+    let gnu = CopyProgram::gnu().unwrap();
     let expected = session(&sandbox, COPIES, &[gnu.path().to_str().unwrap()]);
     assert!(expected.printed().contains("g 5:6 regular empty file\nn2 0:0 character special file"));
     let mut commands = vec![vec![haul, "cp"], vec![haul, "cp", "-j8"]];
@@ -136,7 +137,7 @@ fn a_preloaded_library_keeps_auto_from_the_ring_and_is_named() {
     let debug = |wrapper: &[&str], options: &[&str]| {
         let program = program!();
         let (first, rest) = wrapper.split_first().unwrap();
-        let run = Run::new(&needs::find_tool(first).unwrap()).args(rest).arg(program.path());
+        let run = TestRun::new(&needs::find_tool(first).unwrap()).args(rest).arg(program.path());
         let outcome = run.args(["cp", "--debug"]).args(options).args(["f", "g"]).in_folder(sandbox.path());
         let outcome = outcome.succeed().unwrap();
         outcome.printed() + &outcome.errors()
@@ -155,7 +156,7 @@ fn a_preloaded_library_keeps_auto_from_the_ring_and_is_named() {
 /// Times faked by a library must match those that GNU cp sets.
 #[test]
 fn times_under_faketime_are_those_of_gnu_cp() {
-    require!(needs::tool("faketime"), Program::needs_gnu());
+    require!(needs::tool("faketime"), CopyProgram::needs_gnu());
     const SCRIPT: &str = r#"
         mkdir s s/d; echo text >s/f; mkfifo s/p; ln -s x s/l; find s -exec touch -h -d @1000000000 {} +
         now=$1; shift
@@ -165,14 +166,14 @@ fn times_under_faketime_are_those_of_gnu_cp() {
     "#;
     let sandbox = Sandbox::in_memory().unwrap();
     let haul = program!();
-    let gnu = Program::gnu().unwrap();
+    let gnu = CopyProgram::gnu().unwrap();
     for variable in ["NO_FAKE_STAT", "DONT_FAKE_MONOTONIC"] {
         for now in ["2010-01-01 00:00:00", "@2001-01-01 00:00:00", "+10d"] {
             let run = |command: &[&str]| {
                 let folder = sandbox.join("work");
                 haul_testkit::sandbox::remove_tree(&folder);
                 std::fs::create_dir(&folder).unwrap();
-                let run = Run::new(Path::new("/bin/sh")).args(["-ec", SCRIPT, "sh", now]).args(command);
+                let run = TestRun::new(Path::new("/bin/sh")).args(["-ec", SCRIPT, "sh", now]).args(command);
                 let outcome = run.env(variable, "1").in_folder(&folder).finish().unwrap();
                 assert!(outcome.succeeded(), "{command:?}: {}", outcome.errors());
                 outcome.printed()

@@ -17,11 +17,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_testkit::duel::{Duel, Verdict};
+use haul_testkit::duel::{Duel, DuelVerdict};
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
 use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
-use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
-use haul_testkit::{Facts, Program, Release, Sandbox, needs, note, program, require};
+use haul_testkit::spec::{EntrySpec, PieceSpec, Spec, SpecKind, acl};
+use haul_testkit::{CopyProgram, Facts, Release, Sandbox, needs, note, program, require};
 
 /// First release seen to leave existing and inherited ACLs in place.
 const LISTS_STAY: Release = Release(9, 7);
@@ -98,27 +98,31 @@ struct Case {
     goes_to: Vec<u8>,
 }
 
-fn node(random: &mut Random) -> Node {
+fn node(random: &mut Random) -> EntrySpec {
     let name = *NAMES.choose(random).unwrap();
     let parent = random.random_range(0..6);
     let kind = match random.random_range(0..24) {
-        0..7 => Kind::Directory,
-        7..15 => Kind::File(vec![Piece::Data { seed: random.random(), bytes: random.random_range(0..3000) }]),
+        0..7 => SpecKind::Directory,
+        7..15 => SpecKind::File(vec![PieceSpec::Data {
+            seed: random.random(),
+            bytes: random.random_range(0..3000),
+        }]),
         15..18 => {
             let leads_to = [&b"a"[..], b"b", b"../a", b"nowhere", b".", b"d", b"n/a"];
-            Kind::Symlink(leads_to.choose(random).unwrap().to_vec())
+            SpecKind::Symlink(leads_to.choose(random).unwrap().to_vec())
         }
-        18..20 => Kind::HardLink(random.random_range(0..9)),
-        20 => Kind::Fifo,
-        21 => Kind::Socket,
-        22 => Kind::CharacterDevice(1, 3),
-        _ => Kind::BlockDevice(7, 200),
+        18..20 => SpecKind::HardLink(random.random_range(0..9)),
+        20 => SpecKind::Fifo,
+        21 => SpecKind::Socket,
+        22 => SpecKind::CharacterDevice(1, 3),
+        _ => SpecKind::BlockDevice(7, 200),
     };
-    let is_directory = kind == Kind::Directory;
-    let is_file = matches!(kind, Kind::File(_));
+    let is_directory = kind == SpecKind::Directory;
+    let is_file = matches!(kind, SpecKind::File(_));
     let modes = if is_directory { &DIRECTORY_MODES[..] } else { &MODES[..] };
     let mode = *modes.choose(random).unwrap();
-    let node = Node::new(parent, name, kind).mode(mode).modified(random.random_range(1..1_500_000_000), 5);
+    let node =
+        EntrySpec::new(parent, name, kind).mode(mode).modified(random.random_range(1..1_500_000_000), 5);
     match random.random_range(0..8) {
         0 | 1 if is_file => node.attribute("user.kept", "value"),
         2 if is_file => node.attribute(ACCESS_ACL, acl(mode, 7, 5)),
@@ -140,7 +144,7 @@ fn paths(spec: &Spec) -> Vec<Vec<u8>> {
         let above = &directories[node.parent % directories.len()];
         let path = if above.is_empty() { node.name.clone() } else { [above, &b"/"[..], &node.name].concat() };
         if !paths.contains(&path) {
-            if node.kind == Kind::Directory {
+            if node.kind == SpecKind::Directory {
                 directories.push(path.clone());
             }
             paths.push(path);
@@ -205,19 +209,19 @@ impl Case {
     }
 
     fn prepare(&self, folder: &Path) -> io::Result<()> {
-        let link = |name: &str, leads_to: &str| Node::new(0, name, Kind::Symlink(leads_to.into()));
-        let mut inner = Node::new(0, "i", Kind::Directory);
+        let link = |name: &str, leads_to: &str| EntrySpec::new(0, name, SpecKind::Symlink(leads_to.into()));
+        let mut inner = EntrySpec::new(0, "i", SpecKind::Directory);
         if self.target_gives_list {
             inner = inner.attribute(DEFAULT_ACL, acl(0o770, 7, 7));
         }
         let around = vec![
-            Node::new(0, "out", Kind::Directory),
-            Node::file(0, "file", 1, 900).mode(0o640),
+            EntrySpec::new(0, "out", SpecKind::Directory),
+            EntrySpec::file(0, "file", 1, 900).mode(0o640),
             link("dangling", "gone"),
             link("to-file", "file"),
             link("to-out", "out"),
-            Node::new(0, "device", Kind::CharacterDevice(1, 5)),
-            Node::new(0, "socket", Kind::Socket),
+            EntrySpec::new(0, "device", SpecKind::CharacterDevice(1, 5)),
+            EntrySpec::new(0, "socket", SpecKind::Socket),
             inner,
         ];
         self.source.build(folder)?;
@@ -251,20 +255,21 @@ impl Case {
     /// True if a file may be written to a device or FIFO, to which GNU cp then applies the
     /// file's attributes.
     fn writes_to_devices(&self) -> bool {
-        let special =
-            |node: &Node| matches!(node.kind, Kind::Fifo | Kind::CharacterDevice(..) | Kind::BlockDevice(..));
+        let special = |node: &EntrySpec| {
+            matches!(node.kind, SpecKind::Fifo | SpecKind::CharacterDevice(..) | SpecKind::BlockDevice(..))
+        };
         self.goes_to == b"device" || self.any_before(special)
     }
 
     /// True if a matching entry exists where copies go.
-    fn any_before(&self, is_such: impl Fn(&Node) -> bool) -> bool {
+    fn any_before(&self, is_such: impl Fn(&EntrySpec) -> bool) -> bool {
         let is_in_source = !TARGETS.iter().any(|name| name.as_bytes() == self.goes_to);
         self.target.nodes.iter().any(&is_such) || (is_in_source && self.source.nodes.iter().any(is_such))
     }
 
     /// True if this release of GNU cp gives the answer that haul must give: not if haul follows a
     /// newer release or 9.1, or differs for a reason in COVERAGE.md.
-    fn has_answer(&self, verdict: &Verdict, release: Release) -> bool {
+    fn has_answer(&self, verdict: &DuelVerdict, release: Release) -> bool {
         let told = verdict.standard.errors();
         let backs_up = self.has(&["-b", "--backup=numbered", "--suffix=.kept"]);
         let across_kinds = backs_up && release < BACKS_UP_ACROSS_KINDS && told.contains("cannot overwrite ");
@@ -282,7 +287,7 @@ impl Case {
 /// True if the result depends on the order of a directory, since a copy reaches its own source.
 /// GNU cp leaves such a directory once it notices, and calls it a hard link if a symbolic link
 /// led there.
-fn is_order(verdict: &Verdict) -> bool {
+fn is_order(verdict: &DuelVerdict) -> bool {
     [&verdict.standard, &verdict.judged].iter().any(|outcome| outcome.errors().contains("into itself, "))
 }
 
@@ -314,7 +319,7 @@ fn differences(duel: &Duel, case: &Case) -> Option<String> {
 
 #[test]
 fn foreign_command_lines_do_as_with_gnu_cp() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let tools = Sandbox::on_disk().unwrap();
     let mut duel = Duel::with_gnu(program!()).unwrap();
     duel.judged = duel.judged.publish(tools.path()).unwrap();

@@ -16,13 +16,13 @@ use std::time::Duration;
 use haul_testkit::duel::{Complaint, Duel};
 use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
-use haul_testkit::{Outcome, Program, Sandbox, needs, program, require, skip};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, needs, program, require, skip};
 
 const BOUND: Duration = Duration::from_secs(20);
 
 /// Copies `a`, a FIFO and `late` from `s` to `t`, calling `meanwhile` after the first and before
 /// the last.
-fn copy(program: &Program, engine: &str, folder: &Path, meanwhile: impl FnOnce()) -> Outcome {
+fn copy(program: &CopyProgram, engine: &str, folder: &Path, meanwhile: impl FnOnce()) -> RunOutcome {
     let run = if program.is_haul() { program.run().arg(engine) } else { program.run() };
     let words = ["-i", "-R", "--preserve=links", "--copy-contents", "s/a", "s/fifo", "s/late", "t"];
     let running = run.args(words).in_folder(folder).within(BOUND).start().unwrap();
@@ -166,7 +166,7 @@ fn links_in_source_and_target_lead_to_what_gnu_cp_makes_of_them() {
         &["-aL", "--remove-destination"],
         &["-avL"],
     ];
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let duel = Duel::with_gnu(program!()).unwrap();
     let seed = random::seed("entangled links", Some(1));
     let cases = if needs::is_full_run() { 2000 } else { 100 };

@@ -15,11 +15,11 @@ use haul_testkit::memory_group::MemoryGroup;
 use haul_testkit::message::normalise;
 use haul_testkit::mount::Mount;
 use haul_testkit::program::{ENGINES, OPS, matrix};
-use haul_testkit::run::Ending;
+use haul_testkit::run::RunEnding;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Kind, Node, Piece, Spec};
+use haul_testkit::spec::{EntrySpec, PieceSpec, Spec, SpecKind};
 use haul_testkit::standin::{self, Standin};
-use haul_testkit::verdict::{Verdict, judge};
+use haul_testkit::verdict::{CopyVerdict, judge};
 use haul_testkit::{Facts, Sandbox, Snapshot, cold, compare, libc, needs, program, require};
 
 #[test]
@@ -56,7 +56,7 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
             let run = ours.run().args(options).args(["source", target]).in_folder(sandbox.path());
             let outcome = run.finish().unwrap();
             let said = outcome.errors();
-            assert_eq!(outcome.ending, Ending::Exited(1), "{options:?}: {said}");
+            assert_eq!(outcome.ending, RunEnding::Exited(1), "{options:?}: {said}");
             assert!(possible.iter().all(|words| said.contains(words)), "{options:?}: {said}");
             let typed = options.iter().filter_map(|option| option.split_once('=')).next_back();
             let wrong = typed.map_or("0", |(_, value)| value);
@@ -71,7 +71,7 @@ fn an_impossible_value_is_refused_before_anything_is_touched() {
 /// Files of several blocks, with and without a partial last sector.
 fn files() -> Spec {
     let lengths = [0, 1, 511, 4096, 5000, 65_536, 200_000, 262_144, 1_048_577];
-    let file = |(index, bytes): (u64, u64)| Node::file(0, format!("file-{bytes}"), index, bytes);
+    let file = |(index, bytes): (u64, u64)| EntrySpec::file(0, format!("file-{bytes}"), index, bytes);
     Spec { nodes: (0..).zip(lengths).map(file).collect() }
 }
 
@@ -156,10 +156,10 @@ fn direct_on_a_disk_goes_past_the_page_cache() {
     }
 }
 
-fn file_bytes(kind: &Kind) -> u64 {
-    let Kind::File(pieces) = kind else { return 0 };
-    let length = |piece: &Piece| match piece {
-        Piece::Data { bytes, .. } | Piece::Hole(bytes) | Piece::Zeros(bytes) => *bytes,
+fn file_bytes(kind: &SpecKind) -> u64 {
+    let SpecKind::File(pieces) = kind else { return 0 };
+    let length = |piece: &PieceSpec| match piece {
+        PieceSpec::Data { bytes, .. } | PieceSpec::Hole(bytes) | PieceSpec::Zeros(bytes) => *bytes,
     };
     pieces.iter().map(length).sum()
 }
@@ -246,10 +246,13 @@ fn a_full_disk_with_space_reserved_or_past_the_cache_loses_nothing_in_silence() 
     require!(program!().needs_haul(), needs::loop_mount("ext4"));
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
-    let mut nodes = vec![Node::new(0, "large", Kind::Directory), Node::new(0, "small", Kind::Directory)];
-    nodes.push(Node::file(1, "larger-than-the-disk", 9, 40 << 20));
-    nodes.extend((0..4).map(|index| Node::file(1, format!("large-{index}"), index, 9 << 20)));
-    nodes.extend((0..20).map(|index| Node::file(2, format!("small-{index}"), index, 10_000)));
+    let mut nodes = vec![
+        EntrySpec::new(0, "large", SpecKind::Directory),
+        EntrySpec::new(0, "small", SpecKind::Directory),
+    ];
+    nodes.push(EntrySpec::file(1, "larger-than-the-disk", 9, 40 << 20));
+    nodes.extend((0..4).map(|index| EntrySpec::file(1, format!("large-{index}"), index, 9 << 20)));
+    nodes.extend((0..20).map(|index| EntrySpec::file(2, format!("small-{index}"), index, 10_000)));
     Spec { nodes }.build(&source).unwrap();
     let expected = Snapshot::take(&source, Facts::CONTENT).unwrap();
     let disk = Mount::image("ext4", 24 << 20).unwrap();
@@ -262,7 +265,7 @@ fn a_full_disk_with_space_reserved_or_past_the_cache_loses_nothing_in_silence() 
         let found = Snapshot::take(&target, Facts::CONTENT).unwrap();
         let differences = compare(&expected, &found, Facts::CONTENT).unwrap();
         let verdict = judge(&outcome, &expected, &differences, [&source, &target]);
-        assert_eq!(verdict, Ok(Verdict::Reported), "{way:?}");
+        assert_eq!(verdict, Ok(CopyVerdict::Reported), "{way:?}");
         let lines = normalise(&outcome.stderr);
         assert!(lines.iter().all(|line| line.ends_with(": No space left on device")), "{way:?}: {lines:?}");
         assert_eq!(lines.len(), differences.list.len(), "{way:?}: {lines:?}\n{differences}");
@@ -278,8 +281,9 @@ fn a_slow_file_system_gets_more_workers() {
     require!(ours.needs_haul());
     let standin = Standin::start(1, &["--metadata-latency=1ms", "--latency=1ms"]).unwrap();
     let [source, target] = ["source", "target"].map(|name| standin.client(0).join(name));
-    let folders = (0..4).map(|index| Node::new(0, format!("folder-{index}"), Kind::Directory));
-    let files = (0..64).map(|index| Node::file(1 + index % 4, format!("file-{index}"), index as u64, 500));
+    let folders = (0..4).map(|index| EntrySpec::new(0, format!("folder-{index}"), SpecKind::Directory));
+    let files =
+        (0..64).map(|index| EntrySpec::file(1 + index % 4, format!("file-{index}"), index as u64, 500));
     Spec { nodes: folders.chain(files).collect() }.build(&source).unwrap();
     for (own, has_more) in [(&["--engine=auto"], true), (&["-j3"], false), (&["--engine=sync"], true)] {
         let run = ours.run().args(["--debug", "-r", "-T"]).args(own).args([&source, &target]);
@@ -302,7 +306,7 @@ fn workers_rest_while_metadata_calls_take_too_long() {
     // A fast source must not hide a slow target.
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), standin.client(0).join("target"));
-    let files = (0..100).map(|index| Node::file(0, format!("file-{index}"), index, 500));
+    let files = (0..100).map(|index| EntrySpec::file(0, format!("file-{index}"), index, 500));
     Spec { nodes: files.collect() }.build(&source).unwrap();
     for (latency, rest) in [("1", true), ("60000", false)] {
         let run = ours.run().args(["--debug", "-r", "-T", "-j4"]).arg(format!("--max-latency={latency}"));
@@ -330,7 +334,7 @@ fn a_file_that_outgrows_the_page_cache_leaves_nothing_there() {
     };
     let (disk, other) = (Mount::image("ext4", 400 << 20).unwrap(), Mount::image("ext4", 200 << 20).unwrap());
     let source = disk.join("source");
-    Spec { nodes: vec![Node::file(0, "source", 1, BYTES)] }.build(disk.path()).unwrap();
+    Spec { nodes: vec![EntrySpec::file(0, "source", 1, BYTES)] }.build(disk.path()).unwrap();
     if let Err(reason) = cached(&source) {
         haul_testkit::skip!("{reason}");
     }

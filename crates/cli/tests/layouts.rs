@@ -16,7 +16,7 @@ use std::path::Path;
 use haul_testkit::compare::compare_paths;
 use haul_testkit::mpi::Mpi;
 use haul_testkit::random::bytes;
-use haul_testkit::run::{Outcome, Run};
+use haul_testkit::run::{RunOutcome, TestRun};
 use haul_testkit::rustix::fs::{XattrFlags, fsetxattr, getxattr, setxattr};
 use haul_testkit::strace::record;
 use haul_testkit::{Facts, Sandbox, Standin, libc, mpi, needs, program, require, standin};
@@ -120,7 +120,7 @@ fn make(path: &Path, parts: &[Part], length: u64) {
     file.write_all(&bytes(1, length)).unwrap();
 }
 
-fn copy(options: &[&str], source: &Path, target: &Path) -> Outcome {
+fn copy(options: &[&str], source: &Path, target: &Path) -> RunOutcome {
     let run = program!().run_with(options).env("HAUL_TEST_STRIPED", "lustre").arg(source).arg(target);
     run.finish().unwrap()
 }
@@ -188,16 +188,16 @@ fn stripes_are_reduced_and_the_first_target_left_free() {
 /// layout differs from its source's.
 #[test]
 fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
-    require!(is_ready(), mpi::Kind::OpenMpi4.needed());
-    let mpi = Mpi::find(mpi::Kind::OpenMpi4).unwrap();
+    require!(is_ready(), mpi::MpiKind::OpenMpi4.needed());
+    let mpi = Mpi::find(mpi::MpiKind::OpenMpi4).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let spdcp = folder.path().join("spdcp");
     symlink(fs::canonicalize(program!().path()).unwrap(), &spdcp).unwrap();
     let ranks = [&mpi.options(3)[..], &["--range-size=2M".to_owned()]].concat();
     let long = ["--copy-layout", "--reduce-stripes", "--no-stripe-offset"];
     let cases = [
-        (Run::new(&spdcp).args(["-c", "-n"]), 3 * MEBIBYTE, 2),
-        (Run::new(&spdcp).args(["-c", "-n"]), 17 * MEBIBYTE, 3),
+        (TestRun::new(&spdcp).args(["-c", "-n"]), 3 * MEBIBYTE, 2),
+        (TestRun::new(&spdcp).args(["-c", "-n"]), 17 * MEBIBYTE, 3),
         (program!().run().args(&ranks).args(long), 3 * MEBIBYTE, 2),
         (program!().run().args(&ranks).args(long), 17 * MEBIBYTE, 3),
     ];
@@ -221,7 +221,7 @@ fn both_changes_of_a_layout_hold_for_spdcp_and_over_ranks() {
 }
 
 #[test]
-fn what_a_smaller_file_system_gives_instead_is_told_once() {
+fn what_a_smaller_file_system_gives_instead_is_reported_once() {
     require!(is_ready());
     let (large, small) = (standin(1, 8), standin(1, 4));
     let source = large.client(0).join("d");
@@ -314,7 +314,8 @@ fn operations_of_sync(standin: &Standin, files: u64, (from, to): (&Path, &Path))
     let kinds = ["lookup", "listxattr", "getxattr", "setxattr"];
     let counts = || kinds.map(|kind| standin.count(&format!("metadata.{kind}")).unwrap());
     let before = counts();
-    let run = Run::new(program!().path()).env("HAUL_TEST_STRIPED", "lustre").arg("sync").arg(from).arg(to);
+    let run =
+        TestRun::new(program!().path()).env("HAUL_TEST_STRIPED", "lustre").arg("sync").arg(from).arg(to);
     run.succeed().unwrap();
     let mut made = counts();
     made.iter_mut().zip(before).for_each(|(after, before)| *after = (*after - before) / files);

@@ -9,11 +9,11 @@ use std::fs;
 
 use haul_testkit::lease::{Holder, Lease, needs_leases};
 use haul_testkit::program::ENGINES;
-use haul_testkit::{Program, Run, Sandbox, needs, program, require};
+use haul_testkit::{CopyProgram, Sandbox, TestRun, needs, program, require};
 
 /// Runs a command while a lease is held on `leased`, and asserts that it broke the lease
 /// and succeeded.
-fn succeeds(sandbox: &Sandbox, leased: &str, lease: Lease, run: Run) -> String {
+fn succeeds(sandbox: &Sandbox, leased: &str, lease: Lease, run: TestRun) -> String {
     let holder = Holder::start(&sandbox.join(leased), lease).unwrap();
     let what = format!("{leased} {lease:?}: {run:?}");
     let outcome = run.in_folder(sandbox.path()).finish().unwrap();
@@ -23,7 +23,7 @@ fn succeeds(sandbox: &Sandbox, leased: &str, lease: Lease, run: Run) -> String {
 }
 
 /// Copies from a leased source in a tree, and to a leased target.
-fn copies_once(run: &dyn Fn() -> Run) {
+fn copies_once(run: &dyn Fn() -> TestRun) {
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir -p s; echo one >s/f; echo two >s/g; echo old and longer >t").unwrap();
     succeeds(&sandbox, "s/g", Lease::Write, run().args(["-rT", "s", "new"]));
@@ -33,7 +33,7 @@ fn copies_once(run: &dyn Fn() -> Run) {
 }
 
 /// Copies from leased sources and to leased targets, alone and in trees.
-fn copies(run: &dyn Fn() -> Run) {
+fn copies(run: &dyn Fn() -> TestRun) {
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir -p s/d; echo one >s/d/f; echo two >s/d/g; cp -r s t").unwrap();
     let content = |name: &str| fs::read_to_string(sandbox.join(name)).unwrap();
@@ -54,7 +54,7 @@ fn copies(run: &dyn Fn() -> Run) {
 #[test]
 fn every_engine_waits_for_leases_as_gnu_cp_does() {
     require!(needs_leases());
-    if let Some(gnu) = Program::gnu() {
+    if let Some(gnu) = CopyProgram::gnu() {
         copies(&|| gnu.run());
     }
     let program = program!();
@@ -98,7 +98,7 @@ fn every_tool_waits_for_leases() {
     require!(program.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir d e; echo line >d/f; cp d/f e/f; echo line >g").unwrap();
-    let haul = |arguments: &[&str]| Run::new(program.path()).args(arguments);
+    let haul = |arguments: &[&str]| TestRun::new(program.path()).args(arguments);
     let waits = |leased: &str, arguments: &[&str]| succeeds(&sandbox, leased, Lease::Write, haul(arguments));
     waits("d/f", &["cmp", "d/f", "e/f"]);
     waits("e/f", &["cmp", "d", "e"]);
@@ -115,7 +115,7 @@ fn every_tool_waits_for_leases() {
 
 /// Without `/proc`, any wait could hang if a FIFO took the file's place, so the open fails instead.
 #[test]
-fn without_proc_the_reason_is_told() {
+fn without_proc_the_reason_is_reported() {
     require!(needs_leases(), needs::root(), needs::tool("unshare"));
     let program = program!();
     require!(program.needs_haul());
@@ -123,7 +123,7 @@ fn without_proc_the_reason_is_told() {
     fs::write(sandbox.join("s"), "text").unwrap();
     let holder = Holder::start(&sandbox.join("s"), Lease::Write).unwrap();
     let script = "umount -l /proc; exec \"$@\"";
-    let run = Run::new(&needs::find_tool("unshare").unwrap()).args(["-m", "sh", "-c", script, "sh"]);
+    let run = TestRun::new(&needs::find_tool("unshare").unwrap()).args(["-m", "sh", "-c", script, "sh"]);
     let run = run.arg(program.path()).args(["cp", "s", "t"]).in_folder(sandbox.path());
     let outcome = run.finish().unwrap();
     assert_eq!(outcome.status(), Some(1));

@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 use haul_testkit::compare::compare_paths;
 use haul_testkit::message::normalise;
 use haul_testkit::program::{ENGINES, OPS, WAYS, each_engine};
-use haul_testkit::run::Ending;
+use haul_testkit::run::RunEnding;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Facts, Outcome, Program, Run, Sandbox, deep, libc, needs, note, program, require, wait};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind};
+use haul_testkit::{
+    CopyProgram, Facts, RunOutcome, Sandbox, TestRun, deep, libc, needs, note, program, require, wait,
+};
 
 #[test]
 fn ten_thousand_levels_with_64_descriptors() {
@@ -80,10 +82,10 @@ fn build_for_few_descriptors(folder: &Path) {
 #[test]
 fn with_few_descriptors_a_copy_is_right_or_says_what_is_missing() {
     let ours = program!();
-    require!(ours.needs_haul(), Program::needs_gnu());
-    let gnu = Program::gnu().unwrap();
+    require!(ours.needs_haul(), CopyProgram::needs_gnu());
+    let gnu = CopyProgram::gnu().unwrap();
     for (line, least) in FEW_DESCRIPTORS {
-        let copy = |program: &Program, descriptors| {
+        let copy = |program: &CopyProgram, descriptors| {
             let sandbox = Sandbox::in_memory().unwrap();
             build_for_few_descriptors(sandbox.path());
             // Close inherited descriptors: a fork races with other tests' threads.
@@ -99,12 +101,16 @@ fn with_few_descriptors_a_copy_is_right_or_says_what_is_missing() {
             let what = format!("cp {line:?} with ulimit -n {descriptors}");
             let (outcome, sandbox) = copy(&ours, descriptors);
             if descriptors >= least || outcome.succeeded() {
-                assert_eq!((outcome.ending, outcome.errors()), (Ending::Exited(0), String::new()), "{what}");
+                assert_eq!(
+                    (outcome.ending, outcome.errors()),
+                    (RunEnding::Exited(0), String::new()),
+                    "{what}"
+                );
                 let differences = compare_paths(expected.path(), sandbox.path(), Facts::CONTENT).unwrap();
                 assert!(differences.is_empty(), "{what}: {differences}");
             } else {
                 let errors = outcome.errors();
-                assert_eq!(outcome.ending, Ending::Exited(1), "{what}: {errors}");
+                assert_eq!(outcome.ending, RunEnding::Exited(1), "{what}: {errors}");
                 let is_clear = |line: &str| line.contains('\'') && line.ends_with("Too many open files");
                 assert!(errors.lines().count() > 0 && errors.lines().all(is_clear), "{what}: {errors}");
             }
@@ -123,7 +129,7 @@ fn an_interrupt_ends_a_copy_that_waits_for_data() {
     for way in all_ways() {
         let sandbox = Sandbox::in_memory().unwrap();
         let (source, target) = (sandbox.join("fifo"), sandbox.join("target"));
-        Spec { nodes: vec![Node::new(0, "fifo", Kind::Fifo)] }.build(sandbox.path()).unwrap();
+        Spec { nodes: vec![EntrySpec::new(0, "fifo", SpecKind::Fifo)] }.build(sandbox.path()).unwrap();
         let running = program!().run_with(&way).args([&source, &target]).start().unwrap();
         // Once written bytes reach the target, they have been read. O_NONBLOCK lets the FIFO open
         // for writing only once there is a reader.
@@ -175,7 +181,7 @@ fn an_interrupt_ends_a_copy_of_one_large_file() {
     const BYTES: u64 = 384 << 20;
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (sandbox.join("source"), sandbox.join("target"));
-    Spec { nodes: vec![Node::file(0, "source", 1, BYTES)] }.build(sandbox.path()).unwrap();
+    Spec { nodes: vec![EntrySpec::file(0, "source", 1, BYTES)] }.build(sandbox.path()).unwrap();
     for engine in ENGINES {
         for ops in OPS {
             let what = format!("{engine} {ops}");
@@ -208,10 +214,10 @@ fn ends_at_once(running: haul_testkit::run::Running, what: &str) -> bool {
     running.signal(libc::SIGINT).unwrap();
     let outcome = running.finish().unwrap();
     let took = sent.elapsed();
-    if matches!(outcome.ending, Ending::Exited(0)) {
+    if matches!(outcome.ending, RunEnding::Exited(0)) {
         return false;
     }
-    let ended = matches!(outcome.ending, Ending::Exited(130) | Ending::Signalled(libc::SIGINT));
+    let ended = matches!(outcome.ending, RunEnding::Exited(130) | RunEnding::Signalled(libc::SIGINT));
     assert!(ended, "{what}: {:?} {}", outcome.ending, outcome.errors());
     // It takes milliseconds; the margin is for busy machines.
     assert!(took < Duration::from_secs(5), "{what}: ended {took:?} after the signal");
@@ -220,7 +226,7 @@ fn ends_at_once(running: haul_testkit::run::Running, what: &str) -> bool {
 
 /// Copies two files with `-v` while `condition` restricts standard output, and asserts that the
 /// files are right.
-fn verbose(condition: &dyn Fn(Run) -> Run, way: &[&str]) -> Outcome {
+fn verbose(condition: &dyn Fn(TestRun) -> TestRun, way: &[&str]) -> RunOutcome {
     let sandbox = Sandbox::in_memory().unwrap();
     fs::create_dir(sandbox.join("target")).unwrap();
     fs::write(sandbox.join("a"), "content of a").unwrap();
@@ -241,30 +247,30 @@ fn nowhere_to_print_harms_no_file_and_is_reported() {
         // copied file.
         let closed = verbose(&|run| run.without_stdout(), &way);
         assert!(
-            matches!(closed.ending, Ending::Exited(0 | 1)),
+            matches!(closed.ending, RunEnding::Exited(0 | 1)),
             "{way:?}: {:?} {}",
             closed.ending,
             closed.errors()
         );
         assert!(closed.succeeded() || !closed.stderr.is_empty(), "{way:?}: status 1 without a message");
         let full = verbose(&|run| run.stdout_to(Path::new("/dev/full")), &way);
-        assert_eq!(full.ending, Ending::Exited(1), "{way:?}: {}", full.errors());
+        assert_eq!(full.ending, RunEnding::Exited(1), "{way:?}: {}", full.errors());
         assert!(full.errors().contains("No space left on device"), "{way:?}: {}", full.errors());
         // Killed by SIGPIPE in silence, like GNU cp, but not before the copy is done.
         let broken = verbose(&|run| run.stdout_to_broken_pipe(), &way);
         let ended = (broken.ending, broken.errors());
-        assert_eq!(ended, (Ending::Signalled(libc::SIGPIPE), String::new()), "{way:?}");
+        assert_eq!(ended, (RunEnding::Signalled(libc::SIGPIPE), String::new()), "{way:?}");
     }
 }
 
 #[test]
 fn what_nobody_reads_ends_as_with_gnu_cp() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("a"), vec![b'a'; 300_000]).unwrap();
     for line in ["-v a b", "a /dev/stdout", "--help", "--version"] {
         for ignored in ["", "trap '' PIPE; "] {
-            let run = |program: &Program| {
+            let run = |program: &CopyProgram| {
                 let run = program.run().args(line.split(' ')).in_folder(sandbox.path());
                 let script = format!("{ignored}exec \"$@\"");
                 let shell = ["-c", &script, "bash"].map(OsString::from).to_vec();
@@ -272,9 +278,9 @@ fn what_nobody_reads_ends_as_with_gnu_cp() {
                 let outcome = run.finish().unwrap();
                 (outcome.ending, normalise(&outcome.stderr))
             };
-            let (ours, theirs) = (run(&program!()), run(&Program::gnu().unwrap()));
+            let (ours, theirs) = (run(&program!()), run(&CopyProgram::gnu().unwrap()));
             assert_eq!(ours, theirs, "{ignored}{line}");
-            assert_eq!(ours.0 == Ending::Signalled(libc::SIGPIPE), ignored.is_empty(), "{ours:?}");
+            assert_eq!(ours.0 == RunEnding::Signalled(libc::SIGPIPE), ignored.is_empty(), "{ours:?}");
         }
     }
 }
@@ -320,8 +326,9 @@ fn an_inherited_closed_descriptor_is_not_taken_for_a_file() {
         let target = sandbox.join("target");
         remove_tree(&target);
         fs::create_dir(&target).unwrap();
-        let outcome = Run::new(Path::new("/bin/sh")).args(words).in_folder(sandbox.path()).finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Exited(1), "{way:?}");
+        let outcome =
+            TestRun::new(Path::new("/bin/sh")).args(words).in_folder(sandbox.path()).finish().unwrap();
+        assert_eq!(outcome.ending, RunEnding::Exited(1), "{way:?}");
         assert_eq!(fs::read_to_string(target.join("a")).unwrap(), "content", "{way:?}");
     }
 }
@@ -339,7 +346,7 @@ fn help_and_version_are_given() {
         );
         assert_eq!(outcome.errors(), "");
     }
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let help = ours.run().arg("--help").finish().unwrap().printed();
     let options = [
         "--archive",

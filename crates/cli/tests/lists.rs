@@ -4,10 +4,10 @@
 
 use std::fs;
 
-use haul_testkit::{Outcome, Program, Run, Sandbox, program, require};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, TestRun, program, require};
 
 /// Runs a copy of `s` to `t` with a list of names, and returns the outcome.
-fn copy_listed(ours: &Program, sandbox: &Sandbox, options: &[&str], list: &[u8]) -> Outcome {
+fn copy_listed(ours: &CopyProgram, sandbox: &Sandbox, options: &[&str], list: &[u8]) -> RunOutcome {
     let run = ours.run_with(options).args(["s", "t"]).in_folder(sandbox.path()).input(list);
     run.finish().unwrap()
 }
@@ -30,7 +30,7 @@ fn of_a_list_of_names_exactly_those_are_copied() {
         (&["-a", "--files-from=-"], b"a/x\n\n./v\na/b/z\na/x\n", &["a", "a/b", "a/b/z", "a/x", "v"]),
         (&["--files0-from=-"], b"a/x\0v\0", &["a", "a/x", "v"]),
         (&["--null", "--files-from=-"], b"a//x", &["a", "a/x"]),
-        // As with rsync, -a alone doesn't take what is in a listed directory.
+        // -a alone doesn't include the contents of a listed directory, like in rsync.
         (&["-a", "--files-from=-"], b"a\na/b/z", &["a", "a/b", "a/b/z"]),
         (&["-ar", "--files-from=-"], b"a\nc/", &["a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/w"]),
         (&["-r", "--files-from=-"], b".", &["a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/w", "v"]),
@@ -135,7 +135,7 @@ fn every_tool_takes_lists() {
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script(&format!("{LISTED}; cp -r s t; touch t/new t/a/new")).unwrap();
     let haul = |words: &[&str], list: &[u8]| {
-        Run::new(ours.path()).args(words).in_folder(sandbox.path()).input(list).finish().unwrap()
+        TestRun::new(ours.path()).args(words).in_folder(sandbox.path()).input(list).finish().unwrap()
     };
     let summed = haul(&["sum", "--files-from=-", "s"], b"a/x\nc");
     let names: Vec<_> =

@@ -13,7 +13,7 @@ use haul_testkit::{Sandbox, needs, program, require};
 const DISTRIBUTED: [&str; 3] =
     ["crates/cluster/src/", "crates/tools/copy/src/distributed/", "crates/flow/src/owner.rs"];
 
-/// What of it a run on one machine may have in hand: plain values that options are kept in.
+/// Source files that a run on one machine may execute: plain values that options are stored in.
 const VALUES: [&str; 1] = ["crates/cluster/src/options.rs"];
 
 /// Lists the source files in which callgrind saw something executed, inlined functions too.

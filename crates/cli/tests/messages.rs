@@ -13,21 +13,21 @@ use std::path::Path;
 use haul_testkit::duel::Duel;
 use haul_testkit::message::normalise;
 use haul_testkit::program::WAYS;
-use haul_testkit::run::{Ending, Run};
-use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Outcome, Program, Release, Sandbox, note, program, require};
+use haul_testkit::run::{RunEnding, TestRun};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind};
+use haul_testkit::{CopyProgram, Release, RunOutcome, Sandbox, note, program, require};
 
 fn prepare(folder: &Path) -> io::Result<()> {
     let nodes = vec![
-        Node::new(0, "d", Kind::Directory).mode(0o750).modified(1_000_000_000, 1),
-        Node::new(1, "sub", Kind::Directory).modified(1_000_000_001, 2),
-        Node::new(0, "n", Kind::Directory),
-        Node::file(0, "a", 1, 100).mode(0o640).modified(1_100_000_000, 5),
-        Node::file(0, "b", 2, 200),
-        Node::file(1, "x", 3, 300),
-        Node::new(0, "link", Kind::Symlink("a".into())),
-        Node::new(0, "to-d", Kind::Symlink("d".into())),
-        Node::file(0, "caf\u{e9} it's\n\u{2028}x", 3, 30),
+        EntrySpec::new(0, "d", SpecKind::Directory).mode(0o750).modified(1_000_000_000, 1),
+        EntrySpec::new(1, "sub", SpecKind::Directory).modified(1_000_000_001, 2),
+        EntrySpec::new(0, "n", SpecKind::Directory),
+        EntrySpec::file(0, "a", 1, 100).mode(0o640).modified(1_100_000_000, 5),
+        EntrySpec::file(0, "b", 2, 200),
+        EntrySpec::file(1, "x", 3, 300),
+        EntrySpec::new(0, "link", SpecKind::Symlink("a".into())),
+        EntrySpec::new(0, "to-d", SpecKind::Symlink("d".into())),
+        EntrySpec::file(0, "caf\u{e9} it's\n\u{2028}x", 3, 30),
     ];
     Spec { nodes }.build(folder)
 }
@@ -37,7 +37,7 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 fn run_all(lines: &[&str]) {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let duel = Duel::with_gnu(program!()).unwrap();
     let mut failures = Vec::new();
     for (index, line) in lines.iter().enumerate() {
@@ -146,7 +146,7 @@ fn bad_lines_are_refused_as_by_gnu() {
 }
 
 /// Runs a command line in a directory of its own, with the run modified by `condition`.
-fn under(program: &Program, line: &str, condition: &dyn Fn(Run) -> Run) -> Outcome {
+fn under(program: &CopyProgram, line: &str, condition: &dyn Fn(TestRun) -> TestRun) -> RunOutcome {
     let sandbox = Sandbox::in_memory().unwrap();
     prepare(sandbox.path()).unwrap();
     condition(program.run().args(words(line)).in_folder(sandbox.path())).finish().unwrap()
@@ -154,14 +154,14 @@ fn under(program: &Program, line: &str, condition: &dyn Fn(Run) -> Run) -> Outco
 
 #[test]
 fn outputs_that_take_nothing_are_reported_as_by_gnu() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let ours = program!();
     require!(ours.needs_haul());
-    let gnu = Program::gnu().unwrap();
-    let full = |run: Run| run.stdout_to(Path::new("/dev/full"));
-    let no_output = |run: Run| run.without_stdout();
-    let no_errors = |run: Run| run.without_stderr();
-    let conditions: [(&str, &dyn Fn(Run) -> Run); 3] =
+    let gnu = CopyProgram::gnu().unwrap();
+    let full = |run: TestRun| run.stdout_to(Path::new("/dev/full"));
+    let no_output = |run: TestRun| run.without_stdout();
+    let no_errors = |run: TestRun| run.without_stderr();
+    let conditions: [(&str, &dyn Fn(TestRun) -> TestRun); 3] =
         [("full output", &full), ("closed output", &no_output), ("closed errors", &no_errors)];
     let lines = [
         "-v a new",
@@ -189,7 +189,7 @@ fn help_and_version_are_printed_and_nothing_is_copied() {
     require!(ours.needs_haul());
     for line in ["--help", "--version", "--help a new", "-v --version a new", "--context=x --hel a new"] {
         let outcome = under(&ours, line, &|run| run);
-        assert_eq!(outcome.ending, Ending::Exited(0), "{line}");
+        assert_eq!(outcome.ending, RunEnding::Exited(0), "{line}");
         let said = if line.contains("--hel") {
             "Usage: haul cp [OPTION]... [-T] SOURCE DEST\n"
         } else {
@@ -202,15 +202,15 @@ fn help_and_version_are_printed_and_nothing_is_copied() {
 
 #[test]
 fn names_are_quoted_by_the_locale() {
-    require!(Program::needs_gnu());
-    let (ours, gnu) = (program!(), Program::gnu().unwrap());
+    require!(CopyProgram::needs_gnu());
+    let (ours, gnu) = (program!(), CopyProgram::gnu().unwrap());
     // C exists everywhere. Any number of the others may be installed.
     let locales =
         ["C", "POSIX", "C.UTF-8", "en_US", "en_US.UTF-8", "de_DE@euro", "no_SUCH.UTF-8", "", "UTF-8"];
     let variables = [("LC_ALL", ""), ("LC_CTYPE", "LC_ALL"), ("LANG", "LC_ALL")];
     for locale in locales {
         for (variable, emptied) in variables {
-            let run = |program: &Program| {
+            let run = |program: &CopyProgram| {
                 let sandbox = Sandbox::in_memory().unwrap();
                 prepare(sandbox.path()).unwrap();
                 let mut run = program.run().args([
@@ -238,10 +238,10 @@ fn names_are_quoted_by_the_locale() {
 /// haul's remark on standard error. If `HAUL_GNU_CP` names such a release, its line is
 /// compared too.
 #[test]
-fn debug_tells_how_a_file_was_copied() {
+fn debug_names_the_method_of_each_copy() {
     let ours = program!();
     require!(ours.needs_haul());
-    let theirs = Program::gnu().filter(|gnu| gnu.release() >= Some(Release(9, 10)));
+    let theirs = CopyProgram::gnu().filter(|gnu| gnu.release() >= Some(Release(9, 10)));
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("short"), "some").unwrap();
     fs::write(sandbox.join("zeros"), [0; 5000]).unwrap();
@@ -287,7 +287,7 @@ fn debug_tells_how_a_file_was_copied() {
             let run = program.run().args(["--debug", options, "short", target]).in_folder(sandbox.path());
             let outcome = run.finish().unwrap();
             let printed = outcome.printed();
-            assert_eq!(outcome.ending, Ending::Exited(1), "{options} {target}");
+            assert_eq!(outcome.ending, RunEnding::Exited(1), "{options} {target}");
             assert!(printed.contains(&line), "{options} {target}: {printed}");
         }
     }

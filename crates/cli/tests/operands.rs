@@ -16,50 +16,50 @@ use std::process::Command;
 use std::time::Duration;
 
 use haul_testkit::duel::Duel;
-use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Program, Sandbox, needs, note, program, require, tests, wait};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind};
+use haul_testkit::{CopyProgram, Sandbox, needs, note, program, require, tests, wait};
 
 /// Builds the directory that every command line starts in. Directories count from 1: d, d/sub, e,
 /// n, m, m/a, deep, deep/er.
 fn prepare(folder: &Path) -> io::Result<()> {
-    let link = |name: &str, leads_to: &str| Node::new(0, name, Kind::Symlink(leads_to.into()));
+    let link = |name: &str, leads_to: &str| EntrySpec::new(0, name, SpecKind::Symlink(leads_to.into()));
     let nodes = vec![
-        Node::new(0, "d", Kind::Directory).mode(0o750).modified(1_000_000_000, 1),
-        Node::new(1, "sub", Kind::Directory).modified(1_000_000_001, 2),
-        Node::new(0, "e", Kind::Directory).modified(1_000_000_002, 3),
-        Node::new(0, "n", Kind::Directory).modified(1_000_000_003, 4),
-        Node::new(0, "m", Kind::Directory),
-        Node::new(5, "a", Kind::Directory),
-        Node::new(0, "deep", Kind::Directory),
-        Node::new(7, "er", Kind::Directory).mode(0o1777),
-        Node::file(0, "a", 1, 1000).mode(0o640).modified(1_100_000_000, 5).owner(10, 20),
-        Node::file(0, "b", 2, 2000).mode(0o604),
-        Node::file(0, "empty", 2, 0),
-        Node::file(0, "setuid", 2, 100).mode(0o6755).owner(10, 20),
-        Node::file(0, "ro", 3, 300).mode(0o444),
-        Node::file(0, "sp ace", 4, 40),
-        Node::file(0, "quo'te", 4, 40),
-        Node::file(0, "new\nline", 4, 40),
-        Node::file(0, "bytes\u{7f}é", 4, 40),
-        Node::file(0, "-dash", 5, 50),
-        Node::file(1, "x", 6, 600).modified(1_100_000_000, 6),
-        Node::file(1, "y", 7, 70_000),
-        Node::file(2, "z", 8, 800).mode(0o600),
-        Node::new(1, "link", Kind::Symlink("x".into())),
-        Node::file(4, "x", 9, 90),
-        Node::file(5, "d", 9, 91),
-        Node::new(0, "hard", Kind::HardLink(0)),
-        Node::new(1, "hard", Kind::HardLink(0)),
-        Node::new(0, "fifo", Kind::Fifo).mode(0o640),
-        Node::new(0, "socket", Kind::Socket),
+        EntrySpec::new(0, "d", SpecKind::Directory).mode(0o750).modified(1_000_000_000, 1),
+        EntrySpec::new(1, "sub", SpecKind::Directory).modified(1_000_000_001, 2),
+        EntrySpec::new(0, "e", SpecKind::Directory).modified(1_000_000_002, 3),
+        EntrySpec::new(0, "n", SpecKind::Directory).modified(1_000_000_003, 4),
+        EntrySpec::new(0, "m", SpecKind::Directory),
+        EntrySpec::new(5, "a", SpecKind::Directory),
+        EntrySpec::new(0, "deep", SpecKind::Directory),
+        EntrySpec::new(7, "er", SpecKind::Directory).mode(0o1777),
+        EntrySpec::file(0, "a", 1, 1000).mode(0o640).modified(1_100_000_000, 5).owner(10, 20),
+        EntrySpec::file(0, "b", 2, 2000).mode(0o604),
+        EntrySpec::file(0, "empty", 2, 0),
+        EntrySpec::file(0, "setuid", 2, 100).mode(0o6755).owner(10, 20),
+        EntrySpec::file(0, "ro", 3, 300).mode(0o444),
+        EntrySpec::file(0, "sp ace", 4, 40),
+        EntrySpec::file(0, "quo'te", 4, 40),
+        EntrySpec::file(0, "new\nline", 4, 40),
+        EntrySpec::file(0, "bytes\u{7f}é", 4, 40),
+        EntrySpec::file(0, "-dash", 5, 50),
+        EntrySpec::file(1, "x", 6, 600).modified(1_100_000_000, 6),
+        EntrySpec::file(1, "y", 7, 70_000),
+        EntrySpec::file(2, "z", 8, 800).mode(0o600),
+        EntrySpec::new(1, "link", SpecKind::Symlink("x".into())),
+        EntrySpec::file(4, "x", 9, 90),
+        EntrySpec::file(5, "d", 9, 91),
+        EntrySpec::new(0, "hard", SpecKind::HardLink(0)),
+        EntrySpec::new(1, "hard", SpecKind::HardLink(0)),
+        EntrySpec::new(0, "fifo", SpecKind::Fifo).mode(0o640),
+        EntrySpec::new(0, "socket", SpecKind::Socket),
         link("link", "a"),
         link("link2", "link"),
         link("links", "e"),
         link("to-d", "d"),
         link("dangling", "nowhere"),
         link("loop", "loop"),
-        Node::new(3, "to-x", Kind::Symlink("../d/x".into())),
-        Node::file(5, "sub", 9, 92),
+        EntrySpec::new(3, "to-x", SpecKind::Symlink("../d/x".into())),
+        EntrySpec::file(5, "sub", 9, 92),
     ];
     Spec { nodes }.build(folder)
 }
@@ -413,7 +413,7 @@ fn words(lines: &[&str]) -> Vec<Vec<OsString>> {
 
 /// Runs all command lines and reports each one that differs from GNU cp.
 fn run_all(lines: impl IntoIterator<Item = Vec<OsString>>, trees_too: bool) {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let duel = Duel::with_gnu(program!()).unwrap();
     let mut failures = Vec::new();
     let mut count = 0;
@@ -451,7 +451,7 @@ tests! {
 
 #[test]
 fn names_that_need_quoting() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let lines = odd_operands();
     let bytes = |word: &[u8]| OsString::from_vec(word.to_vec());
     run_all(lines.into_iter().map(|line| line.into_iter().map(bytes).collect()), true);
@@ -459,14 +459,14 @@ fn names_that_need_quoting() {
 
 #[test]
 fn a_program_called_cp_speaks_as_cp() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let ours = program!();
     require!(ours.needs_haul());
     let folder = haul_testkit::Sandbox::on_disk().unwrap();
     let path = folder.join("cp");
     std::os::unix::fs::symlink(fs::canonicalize(ours.path()).unwrap(), &path).unwrap();
     let outcome =
-        Program::at(&path).run().args(["missing", "new"]).in_folder(folder.path()).finish().unwrap();
+        CopyProgram::at(&path).run().args(["missing", "new"]).in_folder(folder.path()).finish().unwrap();
     assert_eq!(outcome.errors(), "cp: cannot stat 'missing': No such file or directory\n");
     assert_eq!(outcome.status(), Some(1));
     let outcome = ours.run().args(["missing", "new"]).in_folder(folder.path()).finish().unwrap();

@@ -15,7 +15,7 @@ use haul_testkit::duel::Duel;
 use haul_testkit::message::normalise;
 use haul_testkit::mount::Mount;
 use haul_testkit::rustix::fs::{XattrFlags, setxattr};
-use haul_testkit::{Program, Sandbox, needs, note, program, require, skip};
+use haul_testkit::{CopyProgram, Sandbox, needs, note, program, require, skip};
 
 const LINES: &[&str] = &[
     // The same source twice, under one or several spellings, and other sources of that name.
@@ -140,7 +140,7 @@ const AS_USER: &str =
 
 #[test]
 fn what_other_suites_try_ends_as_with_gnu_cp() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let tools = Sandbox::on_disk().unwrap();
     fs::set_permissions(tools.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let duel = Duel::with_gnu(program!().publish(tools.path()).unwrap()).unwrap();
@@ -165,8 +165,8 @@ fn what_other_suites_try_ends_as_with_gnu_cp() {
 /// attributes it has, and none if they don't matter.
 #[test]
 fn attributes_that_a_file_system_refuses_are_one_message() {
-    require!(Program::needs_gnu(), needs::root());
-    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    require!(CopyProgram::needs_gnu(), needs::root());
+    let (gnu, ours) = (CopyProgram::gnu().unwrap(), program!());
     let sandbox = Sandbox::on_disk().unwrap();
     let source = sandbox.join("source");
     fs::create_dir(&source).unwrap();

@@ -7,7 +7,7 @@ mod scene;
 
 use std::fs;
 
-use haul_testkit::Outcome;
+use haul_testkit::RunOutcome;
 use scene::Scene;
 
 /// Options that name a file to be written, and what the file is called here.
@@ -18,7 +18,7 @@ fn two_trees() -> Scene {
     Scene::of("mkdir s t; echo data >s/own; echo more >s/other")
 }
 
-fn copy(scene: &Scene, command: &str, option: &str) -> Outcome {
+fn copy(scene: &Scene, command: &str, option: &str) -> RunOutcome {
     scene.shell(&format!("LC_ALL=C $HAUL {command} {option} s t"))
 }
 

@@ -17,36 +17,36 @@ use haul_testkit::duel::Duel;
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
 use haul_testkit::program::WAYS;
 use haul_testkit::snapshot::read_attributes;
-use haul_testkit::spec::{Kind, Node, Spec, acl};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind, acl};
 use haul_testkit::strace::record;
-use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, note, program, require};
+use haul_testkit::{CopyProgram, Facts, Sandbox, Snapshot, compare, needs, note, program, require};
 
 /// Builds the directory that every command line starts in. Directories count from 1: a, a/b, a/b/c,
 /// new, old, old/a, blocked, linked, elsewhere, listed.
 fn prepare(folder: &Path) -> io::Result<()> {
     let nodes = vec![
-        Node::new(0, "a", Kind::Directory).mode(0o2751).modified(1_000_000_000, 1).owner(10, 20),
-        Node::new(1, "b", Kind::Directory).mode(0o1777).modified(1_000_000_001, 2).owner(11, 21),
-        Node::new(2, "c", Kind::Directory).mode(0o500).modified(1_000_000_002, 3),
-        Node::new(0, "new", Kind::Directory),
-        Node::new(0, "old", Kind::Directory),
-        Node::new(5, "a", Kind::Directory).mode(0o700).modified(1_000_000_003, 4),
-        Node::new(0, "blocked", Kind::Directory),
-        Node::new(0, "linked", Kind::Directory),
-        Node::new(0, "elsewhere", Kind::Directory),
-        Node::new(0, "listed", Kind::Directory).attribute(DEFAULT_ACL, acl(0o750, 8, 7)),
-        Node::file(0, "f", 1, 100).modified(1_100_000_000, 5),
-        Node::file(1, "f", 2, 200).mode(0o640),
-        Node::file(2, "f", 3, 300).modified(1_100_000_001, 6).owner(12, 22),
-        Node::file(3, "f", 4, 400).mode(0o600),
-        Node::file(3, "g", 5, 500),
-        Node::new(3, "link", Kind::Symlink("f".into())),
-        Node::new(0, "hard", Kind::HardLink(3)),
-        Node::new(0, "to-b", Kind::Symlink("a/b".into())),
-        Node::file(7, "a", 6, 60),
-        Node::new(8, "a", Kind::Symlink("../elsewhere".into())),
-        Node::new(8, "to-b", Kind::Symlink("nowhere".into())),
-        Node::new(8, "f", Kind::Symlink("../f".into())),
+        EntrySpec::new(0, "a", SpecKind::Directory).mode(0o2751).modified(1_000_000_000, 1).owner(10, 20),
+        EntrySpec::new(1, "b", SpecKind::Directory).mode(0o1777).modified(1_000_000_001, 2).owner(11, 21),
+        EntrySpec::new(2, "c", SpecKind::Directory).mode(0o500).modified(1_000_000_002, 3),
+        EntrySpec::new(0, "new", SpecKind::Directory),
+        EntrySpec::new(0, "old", SpecKind::Directory),
+        EntrySpec::new(5, "a", SpecKind::Directory).mode(0o700).modified(1_000_000_003, 4),
+        EntrySpec::new(0, "blocked", SpecKind::Directory),
+        EntrySpec::new(0, "linked", SpecKind::Directory),
+        EntrySpec::new(0, "elsewhere", SpecKind::Directory),
+        EntrySpec::new(0, "listed", SpecKind::Directory).attribute(DEFAULT_ACL, acl(0o750, 8, 7)),
+        EntrySpec::file(0, "f", 1, 100).modified(1_100_000_000, 5),
+        EntrySpec::file(1, "f", 2, 200).mode(0o640),
+        EntrySpec::file(2, "f", 3, 300).modified(1_100_000_001, 6).owner(12, 22),
+        EntrySpec::file(3, "f", 4, 400).mode(0o600),
+        EntrySpec::file(3, "g", 5, 500),
+        EntrySpec::new(3, "link", SpecKind::Symlink("f".into())),
+        EntrySpec::new(0, "hard", SpecKind::HardLink(3)),
+        EntrySpec::new(0, "to-b", SpecKind::Symlink("a/b".into())),
+        EntrySpec::file(7, "a", 6, 60),
+        EntrySpec::new(8, "a", SpecKind::Symlink("../elsewhere".into())),
+        EntrySpec::new(8, "to-b", SpecKind::Symlink("nowhere".into())),
+        EntrySpec::new(8, "f", SpecKind::Symlink("../f".into())),
     ];
     Spec { nodes }.build(folder)
 }
@@ -168,7 +168,7 @@ fn words(line: &str) -> Vec<OsString> {
 
 #[test]
 fn whole_names_below_the_target_as_by_gnu() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let mut failures = Vec::new();
     for (index, line) in LINES.iter().enumerate() {
@@ -216,12 +216,12 @@ fn a_directory_that_may_not_be_written_takes_every_operand() {
         fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let program = ours.publish(sandbox.path()).unwrap();
         let nodes = vec![
-            Node::new(0, "closed", Kind::Directory),
-            Node::new(1, "below", Kind::Directory).mode(0o555),
-            Node::new(0, "new", Kind::Directory).mode(0o777),
-            Node::file(1, "one", 1, 10),
-            Node::file(2, "two", 2, 20),
-            Node::file(1, "three", 3, 30),
+            EntrySpec::new(0, "closed", SpecKind::Directory),
+            EntrySpec::new(1, "below", SpecKind::Directory).mode(0o555),
+            EntrySpec::new(0, "new", SpecKind::Directory).mode(0o777),
+            EntrySpec::file(1, "one", 1, 10),
+            EntrySpec::file(2, "two", 2, 20),
+            EntrySpec::file(1, "three", 3, 30),
         ];
         Spec { nodes }.build(sandbox.path()).unwrap();
         fs::set_permissions(sandbox.join("closed"), fs::Permissions::from_mode(0o555)).unwrap();
@@ -242,13 +242,13 @@ fn access_lists_of_directories_on_the_way_are_the_sources() {
     require!(needs::root());
     let sandbox = Sandbox::in_memory().unwrap();
     let nodes = vec![
-        Node::new(0, "plain", Kind::Directory).mode(0o750),
-        Node::new(1, "listed", Kind::Directory)
+        EntrySpec::new(0, "plain", SpecKind::Directory).mode(0o750),
+        EntrySpec::new(1, "listed", SpecKind::Directory)
             .attribute(ACCESS_ACL, acl(0o750, 9, 5))
             .attribute(DEFAULT_ACL, acl(0o700, 10, 4))
             .attribute("user.kept", "not on the way"),
-        Node::file(2, "file", 1, 10).mode(0o640),
-        Node::new(0, "new", Kind::Directory).attribute(DEFAULT_ACL, acl(0o777, 8, 7)),
+        EntrySpec::file(2, "file", 1, 10).mode(0o640),
+        EntrySpec::new(0, "new", SpecKind::Directory).attribute(DEFAULT_ACL, acl(0o777, 8, 7)),
     ];
     Spec { nodes }.build(sandbox.path()).unwrap();
     let run = program!().run().args(["-p", "--parents", "plain/listed/file", "new"]);

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::pbs::Pbs;
 use haul_testkit::standin;
 use haul_testkit::{Standin, program, require, wait};
@@ -27,7 +27,10 @@ fn needed() -> Option<String> {
     // haul prefers Slurm if both are configured.
     let slurm = Path::new("/etc/slurm/slurm.conf").exists() || std::env::var_os("SLURM_CONF").is_some();
     let without = slurm.then(|| "needs a host that is not of a Slurm".to_owned());
-    without.or_else(|| Kind::OpenMpi4.needed()).or_else(|| program!().needs_haul()).or_else(standin::needed)
+    without
+        .or_else(|| MpiKind::OpenMpi4.needed())
+        .or_else(|| program!().needs_haul())
+        .or_else(standin::needed)
 }
 
 impl Ground {
@@ -35,7 +38,7 @@ impl Ground {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let standin = Standin::start(1, &[SLOW]).unwrap();
         let source = slow_tree(&standin);
-        let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+        let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
         let (pbs, folder) = (Pbs::new(&[host.trim(); 3]).unwrap(), tempfile::tempdir().unwrap());
         Self { pbs, mpi, _standin: standin, source, folder }
     }

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_testkit::flip::Flipper;
-use haul_testkit::run::Ending;
+use haul_testkit::run::RunEnding;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::snapshot::Kind;
-use haul_testkit::spec::{Kind as Made, Node, Spec};
-use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, needs, note, program, require};
+use haul_testkit::snapshot::SnapshotKind;
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind as Made};
+use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, needs, note, program, require};
 
 const SECRET: &[u8] = b"THE SECRET THAT NOBODY MAY COPY";
 const PUBLIC: &[u8] = b"public";
@@ -66,17 +66,17 @@ struct Tally {
 
 impl Race {
     /// Runs one copy of `source` to `target` while the names are swapped.
-    fn run_once(&self, program: &Program, index: usize, tally: &mut Tally) {
+    fn run_once(&self, program: &CopyProgram, index: usize, tally: &mut Tally) {
         (self.restore)(self.sandbox.path()).unwrap();
         let way = WAYS[index % WAYS.len()];
         let run = program.run_with(&way[..2]).arg(way[2]).args(["-T", "source", "target"]);
         let flipper = Flipper::start(&self.one, &self.other).unwrap();
-        let outcome: Outcome = run.in_folder(self.sandbox.path()).within(HANG).finish().unwrap();
+        let outcome: RunOutcome = run.in_folder(self.sandbox.path()).within(HANG).finish().unwrap();
         tally.flips += flipper.stop().unwrap();
         tally.runs += 1;
         tally.refused += usize::from(!outcome.succeeded());
         match outcome.ending {
-            Ending::Hung => tally.hangs.push(format!("run {index} {way:?}")),
+            RunEnding::Hung => tally.hangs.push(format!("run {index} {way:?}")),
             _ if outcome.crashed() => {
                 tally.crashes.push(format!("{way:?} {:?} {}", outcome.ending, outcome.errors()))
             }
@@ -90,7 +90,7 @@ impl Race {
     /// Runs haul the requested number of times, and GNU cp as often or until it has failed
     /// ten times.
     fn hold(self, name: &str, gnu_must_fail: bool) {
-        let (ours, gnu) = (program!(), Program::gnu().unwrap());
+        let (ours, gnu) = (program!(), CopyProgram::gnu().unwrap());
         let (mut our_tally, mut gnu_tally) = (Tally::default(), Tally::default());
         for index in 0..runs() {
             self.run_once(&ours, index, &mut our_tally);
@@ -152,7 +152,7 @@ fn find_secret(root: &Path) -> io::Result<Option<String>> {
     }
     let snapshot = Snapshot::take(root, Facts::MODE)?;
     for (path, entry) in snapshot.entries() {
-        if entry.kind == Kind::File
+        if entry.kind == SnapshotKind::File
             && fs::read(snapshot.locate(path))?.windows(SECRET.len()).any(|part| part == SECRET)
         {
             return Ok(Some(format!("the secret is in {}", snapshot.locate(path).display())));
@@ -168,7 +168,7 @@ fn remove_target(sandbox: &Path) -> io::Result<()> {
 
 #[test]
 fn a_source_directory_swapped_for_a_link() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     fill(&source.join("before"), PUBLIC).unwrap();
@@ -184,7 +184,7 @@ fn a_source_directory_swapped_for_a_link() {
 
 #[test]
 fn a_source_file_swapped_for_a_link() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     fill(&source, PUBLIC).unwrap();
@@ -220,7 +220,7 @@ fn restore_outside_and_target(sandbox: &Path) -> io::Result<()> {
     for name in ["outside", "target"] {
         remove_tree(&sandbox.join(name));
     }
-    let file = |name: &str| Node::new(0, name, Made::File(Vec::new())).mode(0o611);
+    let file = |name: &str| EntrySpec::new(0, name, Made::File(Vec::new())).mode(0o611);
     Spec { nodes: vec![file("guard"), file("file-30")] }.build(&sandbox.join("outside"))?;
     fs::write(sandbox.join("outside/guard"), PUBLIC)?;
     fs::write(sandbox.join("outside/file-30"), PUBLIC)?;
@@ -230,7 +230,7 @@ fn restore_outside_and_target(sandbox: &Path) -> io::Result<()> {
 
 #[test]
 fn a_target_directory_swapped_for_a_link() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     fill(&sandbox.join("source/swapped"), b"copied").unwrap();
     fill(&sandbox.join("source/swapped/below"), b"copied").unwrap();
@@ -242,7 +242,7 @@ fn a_target_directory_swapped_for_a_link() {
 
 #[test]
 fn a_target_directory_made_by_the_copy_and_swapped() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     fill(&sandbox.join("source/swapped/below"), b"copied").unwrap();
     std::os::unix::fs::symlink(sandbox.join("outside"), sandbox.join("link")).unwrap();
@@ -257,11 +257,11 @@ fn a_target_directory_made_by_the_copy_and_swapped() {
 
 #[test]
 fn a_file_swapped_for_a_fifo() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let sandbox = Sandbox::in_memory().unwrap();
     let source = sandbox.join("source");
     fill(&source, PUBLIC).unwrap();
-    Spec { nodes: vec![Node::new(0, "fifo", Made::Fifo)] }.build(sandbox.path()).unwrap();
+    Spec { nodes: vec![EntrySpec::new(0, "fifo", Made::Fifo)] }.build(sandbox.path()).unwrap();
     let (one, other) = (source.join("file-30"), sandbox.join("fifo"));
     // The copy is either a FIFO or the whole file, whichever the name was at the time.
     let judge = |sandbox: &Path| {
@@ -269,8 +269,8 @@ fn a_file_swapped_for_a_fifo() {
         let snapshot = Snapshot::take(&target, Facts::MODE)?;
         let Some(entry) = snapshot.entries().get(b"file-30".as_slice()) else { return Ok(None) };
         let whole = match entry.kind {
-            Kind::Fifo => true,
-            Kind::File => fs::read(target.join("file-30"))? == PUBLIC,
+            SnapshotKind::Fifo => true,
+            SnapshotKind::File => fs::read(target.join("file-30"))? == PUBLIC,
             _ => false,
         };
         Ok((!whole).then(|| format!("a {:?} of {} bytes", entry.kind, entry.bytes)))

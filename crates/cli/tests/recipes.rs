@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use haul_testkit::examples::examples;
 use haul_testkit::run::Running;
-use haul_testkit::{Program, Sandbox, needs, program, require, wait};
+use haul_testkit::{CopyProgram, Sandbox, needs, program, require, wait};
 
 const SCENE: &str = "
     mkdir -p run srv/photos/2026 srv/project/.git srv/project/out srv/project/src mnt/backup
@@ -18,7 +18,7 @@ const SCENE: &str = "
     echo /out/ >srv/project/.gitignore; echo head >srv/project/.git/HEAD; echo x >srv/project/out/x.o
     touch -d @1000 srv/project/README; touch srv/project/src/a.c srv/project/src/b.h";
 
-fn run(ours: &Program, sandbox: &Sandbox, text: &str) -> Output {
+fn run(ours: &CopyProgram, sandbox: &Sandbox, text: &str) -> Output {
     let root = sandbox.path().display().to_string();
     let script = ["/srv", "/mnt", "/run"].iter().fold(text.to_owned(), |script, place| {
         let below = |before: char| format!("{before}{place}/");
@@ -47,7 +47,7 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 /// Starts a job that lasts until its limit is raised.
-fn nightly_job(ours: &Program, sandbox: &Sandbox) -> Running {
+fn nightly_job(ours: &CopyProgram, sandbox: &Sandbox) -> Running {
     sandbox.script("head -c 3000000 /dev/zero >srv/large").unwrap();
     let run = ours.run().in_folder(sandbox.path()).args(["--bwlimit=1", "--control=run/mirror-photos.sock"]);
     let running = run.args(["-r", "srv", "mnt/backup"]).start().unwrap();
@@ -77,7 +77,7 @@ fn the_recipes_work() {
             continue;
         }
         tried += 1;
-        // What was there before, and must go where something is deleted.
+        // An extra entry, which a recipe that deletes must delete.
         let deletes = commands.contains("--delete ");
         if deletes {
             sandbox
@@ -142,7 +142,7 @@ const PAGES: [(&str, usize); 7] = [
     ("docs/tools.md", 6),
 ];
 
-/// What the commands are about.
+/// Creates the trees that the commands name.
 const NAMED: &str = "
     git init -q .; echo x >stamp; touch -d @1 stamp; echo file >listed; git add listed
     for tree in SOURCE source project worktree library photos data tree logs A; do

@@ -13,11 +13,13 @@ use std::path::Path;
 use haul_testkit::compare::compare_paths;
 use haul_testkit::mount::Mount;
 use haul_testkit::program::{ENGINES, WAYS, each_engine, matrix};
-use haul_testkit::run::Ending;
+use haul_testkit::run::RunEnding;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Node, Spec};
-use haul_testkit::verdict::{Verdict, judge_refusal};
-use haul_testkit::{Facts, Run, Sandbox, cold, everything, libc, needs, note, program, random_tree, require};
+use haul_testkit::spec::{EntrySpec, Spec};
+use haul_testkit::verdict::{CopyVerdict, judge_refusal};
+use haul_testkit::{
+    Facts, Sandbox, TestRun, cold, everything, libc, needs, note, program, random_tree, require,
+};
 
 /// `__NR_cachestat`, which libc doesn't define yet.
 const CACHESTAT: i64 = 451;
@@ -40,7 +42,7 @@ fn switched(switches: &[&'static str]) -> Vec<Way> {
     several.map(|way| [&way[..], switches, &["--reflink=never"]].concat()).collect()
 }
 
-type Condition<'a> = &'a dyn Fn(Run) -> Run;
+type Condition<'a> = &'a dyn Fn(TestRun) -> TestRun;
 
 /// Copies the tree of everything under a condition, and asserts that there are no messages and that
 /// the copy equals an unrestricted one.
@@ -49,7 +51,7 @@ type Condition<'a> = &'a dyn Fn(Run) -> Run;
 fn copies_everything_in(sandbox: &Sandbox, condition: Condition<'_>, ways: &[Way], what: &str) {
     let [source, expected, target] = ["source", "expected", "target"].map(|name| sandbox.join(name));
     everything::spec().build(&source).unwrap();
-    let shape = random_tree::Shape { entries: 300, ..random_tree::Shape::default() };
+    let shape = random_tree::RandomTreeLimits { entries: 300, ..random_tree::RandomTreeLimits::default() };
     random_tree::tree(11, shape).build(&source.join("random")).unwrap();
     let copied = program!().run().args(["-a", "-T"]).args([&source, &expected]).finish().unwrap();
     assert!(copied.succeeded(), "{}", copied.errors());
@@ -97,7 +99,7 @@ fn a_refused_engine_changes_nothing_for_the_others() {
 }
 
 /// Keeps the program from creating threads.
-fn without_threads(run: Run) -> Run {
+fn without_threads(run: TestRun) -> TestRun {
     // A filter can't read `clone3`'s flags, which are in memory. Without it, libc falls back
     // to `clone`.
     let thread = u32::try_from(libc::CLONE_THREAD).unwrap();
@@ -132,14 +134,14 @@ fn optional_calls_refused_change_nothing() {
     // By number where libc has no name yet: openat2, fchmodat2, setxattrat to removexattrat.
     let newer: [i64; 6] = [437, 452, 463, 464, 465, 466];
     for error in [libc::EPERM, libc::ENOSYS] {
-        let refuse = |run: Run| run.refusing(&newer, error);
+        let refuse = |run: TestRun| run.refusing(&newer, error);
         copies_everything(&refuse, &all_ways(), &format!("newer calls refused with {error}"));
-        let refuse = |run: Run| run.refusing(&[libc::SYS_copy_file_range, libc::SYS_close_range], error);
+        let refuse = |run: TestRun| run.refusing(&[libc::SYS_copy_file_range, libc::SYS_close_range], error);
         copies_everything(&refuse, &all_ways(), &format!("copy_file_range refused with {error}"));
-        let refuse = |run: Run| run.refusing(&[libc::SYS_preadv2, libc::SYS_pwritev2], error);
+        let refuse = |run: TestRun| run.refusing(&[libc::SYS_preadv2, libc::SYS_pwritev2], error);
         copies_everything(&refuse, &all_ways(), &format!("preadv2 refused with {error}"));
-        // As sandboxes do that are older than the call.
-        let refuse = |run: Run| run.refusing(&[libc::SYS_statx], error);
+        // Sandboxes older than the call refuse it like this.
+        let refuse = |run: TestRun| run.refusing(&[libc::SYS_statx], error);
         copies_everything(&refuse, &all_ways(), &format!("statx refused with {error}"));
     }
     let advice = [libc::SYS_fallocate, libc::SYS_fadvise64, libc::SYS_ioctl];
@@ -150,13 +152,13 @@ fn optional_calls_refused_change_nothing() {
 fn linux_4_18_is_enough() {
     // All system calls since then have the numbers from `pidfd_send_signal` (5.1) on.
     let since: Vec<i64> = (libc::SYS_pidfd_send_signal..500).collect();
-    let refuse = |run: Run| run.refusing(&since, libc::ENOSYS);
+    let refuse = |run: TestRun| run.refusing(&since, libc::ENOSYS);
     copies_everything(&refuse, &without("--engine=io-uring", all_ways()), "calls since Linux 4.18 refused");
 }
 
 #[test]
 fn what_switches_ask_for_is_refused_and_changes_nothing() {
-    let reserve = |run: Run| run.refusing(&[libc::SYS_fallocate], libc::EOPNOTSUPP);
+    let reserve = |run: TestRun| run.refusing(&[libc::SYS_fallocate], libc::EOPNOTSUPP);
     copies_everything_on_disk(&reserve, &switched(&["--fallocate"]), "fallocate refused");
     for error in [libc::EPERM, libc::ENOSYS] {
         for (calls, what) in [
@@ -189,7 +191,9 @@ fn the_way_past_the_page_cache_refused_changes_nothing() {
 /// Small files, enough of them for haul to want a ring when none is cached.
 fn small_files() -> Spec {
     Spec {
-        nodes: (0..200).map(|index| Node::file(0, format!("file-{index}"), index, 100 * index + 1)).collect(),
+        nodes: (0..200)
+            .map(|index| EntrySpec::file(0, format!("file-{index}"), index, 100 * index + 1))
+            .collect(),
     }
 }
 
@@ -202,7 +206,7 @@ fn an_engine_asked_for_by_name_is_not_replaced() {
     require!(ours.needs_haul());
     let [source, older, target] = ["source", "older", "target"].map(|name| sandbox.join(name));
     small_files().build(&source).unwrap();
-    Spec { nodes: vec![Node::file(0, "file-7", 99, 5000), Node::file(0, "own", 98, 100)] }
+    Spec { nodes: vec![EntrySpec::file(0, "file-7", 99, 5000), EntrySpec::file(0, "own", 98, 100)] }
         .build(&older)
         .unwrap();
     let submit = [libc::SYS_io_submit];
@@ -238,7 +242,7 @@ fn an_engine_asked_for_by_name_is_not_replaced() {
                 let said = outcome.errors();
                 assert_eq!(
                     verdict,
-                    Some(Ok(Verdict::Reported)),
+                    Some(Ok(CopyVerdict::Reported)),
                     "{what} {way:?}: {:?} {said}",
                     outcome.ending
                 );
@@ -256,10 +260,10 @@ fn copy_cold(sandbox: &Sandbox, condition: Condition<'_>) -> String {
     remove_tree(&target);
     fs::create_dir(&target).unwrap();
     fs::set_permissions(&target, PermissionsExt::from_mode(0o777)).unwrap();
-    let ours = haul_testkit::Program::at(&sandbox.join("haul"));
+    let ours = haul_testkit::CopyProgram::at(&sandbox.join("haul"));
     let run = ours.run_with(&["--debug", "-j1"]).args(["-r", "-T"]).args([&source, &target]);
     let outcome = condition(run.as_nobody()).finish().unwrap();
-    assert_eq!(outcome.ending, Ending::Exited(0), "{}", outcome.errors());
+    assert_eq!(outcome.ending, RunEnding::Exited(0), "{}", outcome.errors());
     let differences = compare_paths(&source, &target, Facts::CONTENT).unwrap();
     assert!(differences.is_empty(), "{differences}");
     format!("{}{}", outcome.printed(), outcome.errors())
@@ -316,7 +320,7 @@ fn every_engine_can_be_refused_its_memory() {
         let name = engine.trim_start_matches("--engine=");
         let untouched = || if target.exists() { Err("touched".to_owned()) } else { Ok(Default::default()) };
         match judge_refusal(&outcome, name, untouched) {
-            Some(verdict) => assert_eq!(verdict, Ok(Verdict::Reported), "{engine}"),
+            Some(verdict) => assert_eq!(verdict, Ok(CopyVerdict::Reported), "{engine}"),
             None => {
                 assert!(outcome.succeeded(), "{engine}: {:?} {}", outcome.ending, outcome.errors());
                 assert!(
@@ -364,7 +368,7 @@ fn a_clone_that_meets_a_full_disk_is_an_error() {
             let words = std::io::Error::from_raw_os_error(number).to_string();
             let words = words.split(" (").next().unwrap();
             let expected = format!("failed to clone 'b' from 'a': {words}");
-            assert_eq!(outcome.ending, Ending::Exited(1), "{error}");
+            assert_eq!(outcome.ending, RunEnding::Exited(1), "{error}");
             assert!(outcome.errors().contains(&expected), "{error}: {}", outcome.errors());
             assert!(!sandbox.join("b").exists(), "{error}");
         }

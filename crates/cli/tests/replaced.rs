@@ -23,7 +23,7 @@ use haul_testkit::rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat,
 };
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Program, Sandbox, needs, note, program, require};
+use haul_testkit::{CopyProgram, Sandbox, needs, note, program, require};
 
 const ENGINES: [&str; 5] = ["sync", "io-uring", "posix-aio", "kernel-aio", "retry"];
 
@@ -147,7 +147,13 @@ impl Attack {
 
     /// Runs one copy while the names are exchanged. Returns how root's private entry changed, if it
     /// did, and the number of exchanges.
-    fn run_once(&self, program: &Program, own: &[&str], held: bool, root: &Path) -> (Option<String>, u64) {
+    fn run_once(
+        &self,
+        program: &CopyProgram,
+        own: &[&str],
+        held: bool,
+        root: &Path,
+    ) -> (Option<String>, u64) {
         remove_tree(root);
         self.build(root);
         let target = root.join("target");
@@ -183,8 +189,8 @@ impl Attack {
     }
 
     fn hold(&self) {
-        require!(needs::root(), Program::needs_gnu());
-        let (ours, gnu) = (program!(), Program::gnu().unwrap());
+        require!(needs::root(), CopyProgram::needs_gnu());
+        let (ours, gnu) = (program!(), CopyProgram::gnu().unwrap());
         let sandbox = Sandbox::in_memory().unwrap();
         let root = sandbox.join("root");
         let runs = needs::count_from("HAUL_RACE_RUNS", 300);

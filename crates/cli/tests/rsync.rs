@@ -12,11 +12,11 @@ use std::process::{Command, Output};
 
 use haul_testkit::compare::{About, Differences};
 use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
-use haul_testkit::random_tree::{self, Shape};
-use haul_testkit::spec::Kind;
+use haul_testkit::random_tree::{self, RandomTreeLimits};
+use haul_testkit::spec::SpecKind;
 use haul_testkit::{Facts, Sandbox, Snapshot, compare, needs, note, program, require};
 
-/// What is compared with rsync, which doesn't look for holes unless it is asked to.
+/// Facts compared with rsync, which doesn't look for holes unless it is asked to.
 const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
 
 fn text(bytes: &[u8]) -> String {
@@ -40,7 +40,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// What may change in a tree, apart from contents, types and attributes.
+/// Optional kinds of changes to a tree, apart from contents, types and attributes.
 #[derive(Clone, Copy)]
 struct Changes {
     links: bool,
@@ -184,7 +184,7 @@ fn shown(differences: &Differences) -> String {
 struct Case {
     sandbox: Sandbox,
     options: &'static str,
-    /// What was done to the trees, for messages.
+    /// Changes made to the trees, for messages.
     changes: String,
 }
 
@@ -195,8 +195,9 @@ impl Case {
         let options = *OPTIONS.choose(&mut random).unwrap();
         let mut case = Self { sandbox, options, changes: String::new() };
         let has_links = !case.is_partial();
-        let mut tree = random_tree::tree(random.random(), Shape { entries: 30, file_bytes_max: 20_000 });
-        tree.nodes.retain(|node| has_links || !matches!(node.kind, Kind::HardLink(_)));
+        let mut tree =
+            random_tree::tree(random.random(), RandomTreeLimits { entries: 30, file_bytes_max: 20_000 });
+        tree.nodes.retain(|node| has_links || !matches!(node.kind, SpecKind::HardLink(_)));
         tree.build(&case.path("s")).unwrap();
         case.sandbox.script("cp -a s t").unwrap();
         let full_directories = case.has("--delete") && !case.is_partial();

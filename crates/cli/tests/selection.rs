@@ -12,9 +12,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use haul_testkit::run::Run;
+use haul_testkit::run::TestRun;
 use haul_testkit::strace::record;
-use haul_testkit::{Facts, Program, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::{CopyProgram, Facts, Sandbox, Snapshot, compare, needs, program, require};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -137,8 +137,8 @@ fn git_decides() {
                 .iter()
                 .map(|word| if word == "--gitignore" { "--exclude-per-directory=.gitignore" } else { word })
                 .collect();
-            // What is invalid, git ignores, and haul refuses: see below. So it does inclusions
-            // alone.
+            // git ignores invalid patterns, and haul refuses them (see below), like inclusions
+            // without exclusions.
             if outcome.errors().contains("invalid pattern") || outcome.errors().contains("--include") {
                 refused.set(refused.get() + 1);
                 continue;
@@ -176,7 +176,7 @@ fn project(folder: &Path) -> PathBuf {
 }
 
 /// Copies the project with these options, and returns the files of the copy.
-fn copied(ours: &Program, options: &[&str]) -> Vec<String> {
+fn copied(ours: &CopyProgram, options: &[&str]) -> Vec<String> {
     let sandbox = Sandbox::in_memory().unwrap();
     let (source, target) = (project(sandbox.path()), sandbox.join("copy"));
     let outcome = ours.run_with(options).arg("-r").args([&source, &target]).finish().unwrap();
@@ -436,7 +436,7 @@ fn every_tool_chooses_alike() {
     symlink("main.c", source.join("link")).unwrap();
     let options = ["--exclude=*.o", "--include=keep.o", "--exclude=build/", "--gitignore", "--max-size=1M"];
     let haul = |words: &[&str]| {
-        Run::new(ours.path()).args(words).args(options).in_folder(sandbox.path()).finish().unwrap()
+        TestRun::new(ours.path()).args(words).args(options).in_folder(sandbox.path()).finish().unwrap()
     };
     let wanted = ["TODO", "docs/a.pdf", "docs/old/b.pdf", "keep.o", "main.c", "src/.gitignore"];
     let names = |printed: String| -> Vec<String> {
@@ -449,7 +449,7 @@ fn every_tool_chooses_alike() {
     assert_eq!(names(summed.printed()), wanted, "{}", summed.errors());
     let mut words: Vec<&str> = vec!["each", "project"];
     words.extend(options);
-    let run = Run::new(ours.path()).args(&words).args(["--", "echo"]).in_folder(sandbox.path());
+    let run = TestRun::new(ours.path()).args(&words).args(["--", "echo"]).in_folder(sandbox.path());
     assert_eq!(names(run.finish().unwrap().printed()), wanted);
     // A copy is the same as its source as far as both are chosen, and differs otherwise.
     assert!(haul(&["cp", "-r", "project", "copy"]).succeeded());
@@ -458,7 +458,7 @@ fn every_tool_chooses_alike() {
     assert!(haul(&["cmp", "project", "copy"]).succeeded());
     fs::write(sandbox.join("copy/more.c"), "x").unwrap();
     assert_eq!(haul(&["cmp", "project", "copy"]).status(), Some(1));
-    let run = Run::new(ours.path()).args(["cmp", "project", "copy"]).in_folder(sandbox.path());
+    let run = TestRun::new(ours.path()).args(["cmp", "project", "copy"]).in_folder(sandbox.path());
     assert!(run.finish().unwrap().printed().contains("Only in project: build"));
 }
 
@@ -487,7 +487,7 @@ fn a_list_is_copied_as_rsync_does() {
         rsync.args([options, "--from0", "--files-from=list", "s/", "theirs/"]);
         assert!(rsync.current_dir(sandbox.path()).status().unwrap().success());
         let command = if syncs { "sync" } else { "cp" };
-        let run = Run::new(ours.path()).args([command, "--files0-from=list", options, "s", "ours"]);
+        let run = TestRun::new(ours.path()).args([command, "--files0-from=list", options, "s", "ours"]);
         let outcome = run.in_folder(sandbox.path()).finish().unwrap();
         prop_assert!(outcome.succeeded(), "{}", outcome.errors());
         // rsync leaves the attributes of the target itself alone, haul does as cp -aT.

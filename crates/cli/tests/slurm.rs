@@ -32,7 +32,7 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(nodes: usize, kind: mpi::Kind) -> Self {
+    fn new(nodes: usize, kind: mpi::MpiKind) -> Self {
         let mpi = Mpi::find(kind).unwrap();
         let library = format!("--mpi-lib={}", mpi.library().display());
         Self { slurm: Slurm::start(nodes).unwrap(), mpi, library, folder: tempfile::tempdir().unwrap() }
@@ -102,7 +102,7 @@ impl Ground {
 }
 
 fn needed() -> Option<String> {
-    slurm::needed().or_else(|| mpi::Kind::OpenMpi4.needed()).or_else(|| program!().needs_haul())
+    slurm::needed().or_else(|| mpi::MpiKind::OpenMpi4.needed()).or_else(|| program!().needs_haul())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -142,7 +142,7 @@ fn job(ground: &Ground) -> String {
 #[test]
 fn a_copy_from_outside_is_that_of_one_process() {
     require!(needed());
-    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    let ground = Ground::new(3, mpi::MpiKind::OpenMpi4);
     everything::spec().build(&ground.path("source")).unwrap();
     fs::create_dir(ground.path("local")).unwrap();
     fs::create_dir(ground.path("batch")).unwrap();
@@ -158,9 +158,9 @@ fn a_copy_from_outside_is_that_of_one_process() {
 }
 
 #[test]
-fn a_copy_from_outside_is_told_of_once_and_made_with_the_callers_umask() {
-    require!(needed().or_else(|| mpi::Kind::Mpich4.needed()));
-    let ground = Ground::new(2, mpi::Kind::Mpich4);
+fn a_copy_from_outside_is_reported_once_and_made_with_the_callers_umask() {
+    require!(needed().or_else(|| mpi::MpiKind::Mpich4.needed()));
+    let ground = Ground::new(2, mpi::MpiKind::Mpich4);
     fs::create_dir(ground.path("source")).unwrap();
     fs::write(ground.path("source/file"), "content").unwrap();
     fs::set_permissions(ground.path("source/file"), fs::Permissions::from_mode(0o666)).unwrap();
@@ -188,7 +188,7 @@ fn a_copy_from_outside_is_told_of_once_and_made_with_the_callers_umask() {
 #[test]
 fn spdcp_submits_itself_by_its_name() {
     require!(needed());
-    let ground = Ground::new(2, mpi::Kind::OpenMpi4);
+    let ground = Ground::new(2, mpi::MpiKind::OpenMpi4);
     fs::create_dir(ground.path("source")).unwrap();
     fs::write(ground.path("source/file"), "content").unwrap();
     let (_tools, path) = ground.spdcp();
@@ -219,7 +219,7 @@ fn spdcp_submits_itself_by_its_name() {
 #[test]
 fn in_an_allocation_its_hosts_copy_and_no_job_is_submitted() {
     require!(needed());
-    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    let ground = Ground::new(3, mpi::MpiKind::OpenMpi4);
     everything::spec().build(&ground.path("source")).unwrap();
     assert!(ground.copy(&["-a", "source", "local"]).status.success());
     let haul = program!().path().display().to_string();
@@ -245,7 +245,7 @@ fn in_an_allocation_its_hosts_copy_and_no_job_is_submitted() {
 #[test]
 fn spdcp_in_an_allocation_copies_with_all_its_tasks() {
     require!(needed());
-    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    let ground = Ground::new(3, mpi::MpiKind::OpenMpi4);
     fs::create_dir(ground.path("source")).unwrap();
     fs::write(ground.path("source/file"), "content").unwrap();
     let (_tools, path) = ground.spdcp();
@@ -271,7 +271,7 @@ fn spdcp_in_an_allocation_copies_with_all_its_tasks() {
 fn an_interrupt_ends_the_job_and_progress_is_shown_until_then() {
     require!(needed().or_else(standin::needed));
     signals::restore_for_children().unwrap();
-    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    let ground = Ground::new(3, mpi::MpiKind::OpenMpi4);
     let standin = Standin::start(1, &[SLOW]).unwrap();
     let source = slow_tree(&standin);
     let mut child = begin_slowly(&ground, &source, &["--progress=always"]);
@@ -295,9 +295,9 @@ fn an_interrupt_ends_the_job_and_progress_is_shown_until_then() {
 }
 
 #[test]
-fn a_job_cancelled_by_others_is_told_of_and_its_journal_lets_the_copy_go_on() {
+fn a_job_cancelled_by_others_is_reported_and_its_journal_lets_the_copy_go_on() {
     require!(needed().or_else(standin::needed));
-    let ground = Ground::new(3, mpi::Kind::OpenMpi4);
+    let ground = Ground::new(3, mpi::MpiKind::OpenMpi4);
     let standin = Standin::start(1, &[SLOW]).unwrap();
     let source = slow_tree(&standin);
     let child = begin_slowly(&ground, &source, &[]);
@@ -321,7 +321,7 @@ fn a_job_cancelled_by_others_is_told_of_and_its_journal_lets_the_copy_go_on() {
 
 /// Starts a copy, kills a node of its job, and checks the copy after the job has been requeued.
 fn lose_node(pick: impl Fn(&[String]) -> String) {
-    let ground = Ground::new(4, mpi::Kind::OpenMpi4);
+    let ground = Ground::new(4, mpi::MpiKind::OpenMpi4);
     let standin = Standin::start(1, &[SLOW]).unwrap();
     let source = slow_tree(&standin);
     let mut child = begin_slowly(&ground, &source, &[]);
@@ -353,7 +353,7 @@ tests! {
 
 /// Copies inside an allocation that survives the loss of a node. With this `launcher`, the copy
 /// goes on without the hosts in `without`, and reports them.
-fn lose_node_of_allocation(kind: mpi::Kind, launcher: Option<&str>, without: &str) {
+fn lose_node_of_allocation(kind: mpi::MpiKind, launcher: Option<&str>, without: &str) {
     let hosts = Hosts::new(3).unwrap();
     let standin = Standin::start(1, &[SLOW]).unwrap();
     let source = slow_tree(&standin);
@@ -384,7 +384,7 @@ fn lose_node_of_allocation(kind: mpi::Kind, launcher: Option<&str>, without: &st
 #[test]
 fn a_node_that_is_lost_within_an_allocation_is_left_out() {
     require!(needed().or_else(standin::needed).or_else(hosts::needed));
-    lose_node_of_allocation(mpi::Kind::OpenMpi4, None, "h3");
+    lose_node_of_allocation(mpi::MpiKind::OpenMpi4, None, "h3");
 }
 
 /// srun doesn't name the lost host, and waits until Slurm has given it up, so the copy ends on the
@@ -393,7 +393,7 @@ fn a_node_that_is_lost_within_an_allocation_is_left_out() {
 fn where_nobody_names_the_node_that_is_lost_the_copy_ends_on_one_host() {
     require!(
         needs::full_run(),
-        needed().or_else(standin::needed).or_else(hosts::needed).or_else(|| mpi::Kind::Mpich4.needed())
+        needed().or_else(standin::needed).or_else(hosts::needed).or_else(|| mpi::MpiKind::Mpich4.needed())
     );
-    lose_node_of_allocation(mpi::Kind::Mpich4, Some("srun --mpi=pmi2"), "h2, h3");
+    lose_node_of_allocation(mpi::MpiKind::Mpich4, Some("srun --mpi=pmi2"), "h2, h3");
 }

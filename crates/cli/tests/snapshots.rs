@@ -1,5 +1,5 @@
-//! What `haul sync` keeps of the past: `--link-dest` shares files with earlier copies, which stay
-//! as they are, and `--backup-dir` keeps what is replaced or deleted.
+//! Snapshots by `haul sync`: `--link-dest` shares files with earlier copies, which stay as they
+//! are, and `--backup-dir` keeps replaced and deleted files.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
-use haul_testkit::random_tree::{self, Shape};
+use haul_testkit::random_tree::{self, RandomTreeLimits};
 use haul_testkit::strace::record;
-use haul_testkit::{Run, Sandbox, compare, needs, program, require};
+use haul_testkit::{Sandbox, TestRun, compare, needs, program, require};
 
 use sync_command::{FACTS, succeed, sync, take};
 
@@ -38,7 +38,8 @@ fn what_is_linked_is_what_rsync_links() {
     for case in 0..cases {
         let mut random = seeded(seed.wrapping_add(case));
         let sandbox = Sandbox::in_memory().unwrap();
-        let tree = random_tree::tree(random.random(), Shape { entries: 40, file_bytes_max: 20_000 });
+        let tree =
+            random_tree::tree(random.random(), RandomTreeLimits { entries: 40, file_bytes_max: 20_000 });
         tree.build(&sandbox.join("s")).unwrap();
         sandbox.script("cp -a s monday").unwrap();
         let entries = walkdir::WalkDir::new(sandbox.join("s")).min_depth(1).into_iter();
@@ -93,7 +94,7 @@ fn nothing_is_opened_for_what_is_linked() {
     let ours = program!();
     require!(ours.needs_haul(), needs::tool("strace"));
     let sandbox = scene("rm s/d/twin; for n in 11 12 13 14 15; do echo $n >s/d/$n; done; cp -a s monday");
-    let run = Run::new(ours.path()).args(["sync", "--link-dest=../monday", "s", "tuesday"]);
+    let run = TestRun::new(ours.path()).args(["sync", "--link-dest=../monday", "s", "tuesday"]);
     let run = run.in_folder(sandbox.path());
     let (outcome, calls) = record(run, "file,desc", &sandbox.join("log")).unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());
@@ -139,7 +140,7 @@ fn a_dry_run_links_nothing_and_foresees_the_links() {
 }
 
 #[test]
-fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_told() {
+fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_reported() {
     let ours = program!();
     require!(ours.needs_haul());
     let sandbox = scene("cp -a s one; mkdir t; echo >file");

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::{program, require};
 
 /// Creates a directory with the program under the name `spdcp`, and a tree to copy.
@@ -118,7 +118,7 @@ fn what_cannot_be_copied_is_not_listed() {
 }
 
 #[test]
-fn the_versions_of_command_and_agent_are_told() {
+fn the_versions_of_command_and_agent_are_reported() {
     require!(program!().needs_haul());
     let folder = ground();
     let version = env!("CARGO_PKG_VERSION");
@@ -138,7 +138,7 @@ fn the_versions_of_command_and_agent_are_told() {
 #[test]
 fn the_mpi_that_would_be_used_is_named() {
     require!(program!().needs_haul());
-    let found = [(Kind::OpenMpi5, "Open MPI v5."), (Kind::Mpich5, "MPICH Version")];
+    let found = [(MpiKind::OpenMpi5, "Open MPI v5."), (MpiKind::Mpich5, "MPICH Version")];
     require!(found.iter().find_map(|(kind, _)| kind.needed()));
     for (kind, name) in found {
         let launcher = Mpi::find(kind).unwrap().launcher().to_owned();

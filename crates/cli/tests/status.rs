@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_testkit::{Ending, Outcome, Run, Sandbox, libc, wait};
+use haul_testkit::{RunEnding, RunOutcome, Sandbox, TestRun, libc, wait};
 
 /// Bytes of the source. At 1 MiB a second the copy takes at least two seconds, and the thread that
 /// prints is started after one.
@@ -20,10 +20,10 @@ fn built() -> PathBuf {
 }
 
 /// Copies slowly, and sends the signal once the copy has begun.
-fn signalled(program: &Path, words: &[&str]) -> (Outcome, Sandbox) {
+fn signalled(program: &Path, words: &[&str]) -> (RunOutcome, Sandbox) {
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("source"), vec![1; BYTES]).unwrap();
-    let run = Run::new(program).args(words).args(["--bwlimit=1M", "source", "target"]);
+    let run = TestRun::new(program).args(words).args(["--bwlimit=1M", "source", "target"]);
     let running = run.in_folder(sandbox.path()).start().unwrap();
     assert!(wait::until(BEGUN_MAX, || sandbox.join("target").exists()), "no target");
     running.signal(libc::SIGUSR1).unwrap();
@@ -57,6 +57,6 @@ fn the_signal_ends_a_program_called_cp_as_it_ends_gnu_s() {
     let cp = sandbox.join("cp");
     symlink(built(), &cp).unwrap();
     let (outcome, _) = signalled(&cp, &[]);
-    assert_eq!(outcome.ending, Ending::Signalled(libc::SIGUSR1));
+    assert_eq!(outcome.ending, RunEnding::Signalled(libc::SIGUSR1));
     assert_eq!(outcome.errors(), "");
 }

@@ -12,8 +12,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use haul_testkit::random::{self, Rng, seeded};
-use haul_testkit::strace::{Call, record};
-use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, needs, program, require, wait};
+use haul_testkit::strace::{TracedCall, record};
+use haul_testkit::{Facts, Sandbox, Snapshot, TestRun, compare, needs, program, require, wait};
 
 use sync_command::{FACTS, fail, paths, scene, succeed, sync};
 
@@ -37,17 +37,17 @@ fn what_is_the_same_is_neither_opened_nor_changed() {
         paths(root).into_iter().map(changed).collect()
     };
     let before = times(&sandbox.join("t"));
-    let run = Run::new(ours.path()).args(["sync", "s", "t"]).in_folder(sandbox.path());
+    let run = TestRun::new(ours.path()).args(["sync", "s", "t"]).in_folder(sandbox.path());
     let (outcome, calls) = record(run, "all", &sandbox.join("log")).unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());
     assert_eq!(times(&sandbox.join("t")), before);
     // By name, or before Linux 6.13 through `/proc`. An strace that doesn't know `listxattrat`
     // prints its number.
-    let is_list = |call: &&Call| ["listxattrat", "syscall_0x1d1", "llistxattr"].contains(&&*call.name);
+    let is_list = |call: &&TracedCall| ["listxattrat", "syscall_0x1d1", "llistxattr"].contains(&&*call.name);
     for number in 5..=100 {
         let name = format!("\"{number}\"");
         let of = calls.iter().filter(|call| call.arguments.contains(&name) && !is_list(call));
-        let names: Vec<_> = of.map(|call: &Call| call.name.as_str()).collect();
+        let names: Vec<_> = of.map(|call: &TracedCall| call.name.as_str()).collect();
         assert_eq!(names, ["statx", "statx"], "{number}");
     }
     // Of all that is no directory and no further name, in both trees; of the file that has an
@@ -442,7 +442,7 @@ fn a_target_that_is_its_source_stays() {
     }
 }
 
-/// That both have as many names doesn't mean that they are names of the same file.
+/// An equal number of names doesn't prove that they are names of the same file.
 #[test]
 fn files_with_several_names_get_their_own_attributes() {
     let ours = program!();
@@ -508,11 +508,11 @@ fn a_comparison_that_is_stopped_proves_nothing() {
         touch -d @1000 s/f; touch -d @2000 t/f";
     sandbox.script(script).unwrap();
     let words = ["sync", "--checksum", "--control=socket", "s", "t"];
-    let running = Run::new(ours.path()).args(words).in_folder(sandbox.path()).start().unwrap();
+    let running = TestRun::new(ours.path()).args(words).in_folder(sandbox.path()).start().unwrap();
     let socket = sandbox.join("socket");
     assert!(wait::until(Duration::from_secs(30), || socket.exists()));
     std::thread::sleep(Duration::from_millis(100));
-    let stop = Run::new(ours.path()).args(["ctl", "socket", "stop"]).in_folder(sandbox.path());
+    let stop = TestRun::new(ours.path()).args(["ctl", "socket", "stop"]).in_folder(sandbox.path());
     assert!(stop.finish().unwrap().succeeded());
     let outcome = running.finish().unwrap();
     assert!(!outcome.succeeded(), "{}", outcome.errors());

@@ -9,11 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use haul_testkit::mount::Mount;
-use haul_testkit::{Facts, Run, Sandbox, compare, needs, program, require};
+use haul_testkit::{Facts, Sandbox, TestRun, compare, needs, program, require};
 
 use sync_command::{FACTS, scene, succeed, sync};
 
-/// As rsync does it: an ordinary user's read-only directories are made writable meanwhile.
+/// An ordinary user's read-only directories are made writable during the sync, like in rsync.
 #[test]
 fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
     let ours = program!();
@@ -21,7 +21,7 @@ fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
     for options in ["-i --delete", "-i --delete --no-preserve=mode", "-i --delete --backup-dir=../kept"] {
         let sandbox = Sandbox::in_memory().unwrap();
         let as_nobody = |command: &str| {
-            let run = Run::new(Path::new("/bin/sh")).args(["-c", command]).as_nobody();
+            let run = TestRun::new(Path::new("/bin/sh")).args(["-c", command]).as_nobody();
             run.in_folder(sandbox.path()).succeed().unwrap();
         };
         sandbox.script("chmod 777 .").unwrap();
@@ -32,7 +32,7 @@ fn read_only_directories_of_an_ordinary_user_are_kept_equal() {
             chmod -R a-w s/ro t; chmod 500 t/none",
         );
         let sync = |line: &str| {
-            let run = Run::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
+            let run = TestRun::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
             let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
             assert!(outcome.succeeded(), "{line}: {}", outcome.errors());
             assert!(outcome.errors().is_empty(), "{line}: {}", outcome.errors());
@@ -91,7 +91,7 @@ fn names_that_only_the_target_shares_are_parted_before_attributes_are_set() {
 }
 
 #[test]
-fn attributes_that_the_target_cannot_store_are_told_once_and_are_no_difference() {
+fn attributes_that_the_target_cannot_store_are_reported_once_and_are_no_difference() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));
     let (sandbox, mount) = (Sandbox::in_memory().unwrap(), Mount::without_attributes().unwrap());
@@ -130,7 +130,7 @@ fn what_cannot_be_kept_is_no_difference() {
         ))
         .unwrap();
     let sync = |line: &str| {
-        let run = Run::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
+        let run = TestRun::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
         let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
         assert!(outcome.succeeded() && outcome.errors().is_empty(), "{line}: {}", outcome.errors());
         outcome.printed()
@@ -167,7 +167,7 @@ fn what_a_user_cannot_give_is_no_difference() {
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir -p s/d; echo x >s/d/f; chown -R 5:6 s; chmod 777 .").unwrap();
     let sync = |line: &str| {
-        let run = Run::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
+        let run = TestRun::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
         let outcome = run.as_nobody().in_folder(sandbox.path()).finish().unwrap();
         assert!(outcome.succeeded() && outcome.errors().is_empty(), "{}", outcome.errors());
         outcome.printed()

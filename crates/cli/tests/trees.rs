@@ -18,16 +18,16 @@ use std::path::{Path, PathBuf};
 use haul_testkit::compare::compare_paths;
 use haul_testkit::mount::Mount;
 use haul_testkit::program::{WAYS, each_engine, matrix};
-use haul_testkit::random_tree::Shape;
+use haul_testkit::random_tree::RandomTreeLimits;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::snapshot::Kind;
+use haul_testkit::snapshot::SnapshotKind;
 use haul_testkit::{
-    Facts, Program, Run, Sandbox, Snapshot, compare, everything, needs, note, program, random_tree, require,
-    tests,
+    CopyProgram, Facts, Sandbox, Snapshot, TestRun, compare, everything, needs, note, program, random_tree,
+    require, tests,
 };
 
 /// Copies, and asserts success without any message.
-fn copy(run: Run, sources: &[PathBuf], target: &Path) {
+fn copy(run: TestRun, sources: &[PathBuf], target: &Path) {
     let outcome = run.arg("-a").arg("--").args(sources).arg(target).finish().unwrap();
     assert!(outcome.succeeded(), "{:?}: {}", outcome.ending, outcome.errors());
     assert_eq!(outcome.errors(), "", "a good copy says nothing");
@@ -92,7 +92,7 @@ fn compare_with_gnu(sources: &[PathBuf], work: &Path, ways: &[Way], what: &str) 
 
 /// Like [`compare_with_gnu`], with these options for GNU cp.
 fn compare_with_gnus(sources: &[PathBuf], work: &Path, ways: &[&Way], options: &[&str], what: &str) {
-    let (gnu, ours) = (Program::gnu().unwrap(), program!());
+    let (gnu, ours) = (CopyProgram::gnu().unwrap(), program!());
     let expected_root = work.join("gnu");
     fs::create_dir(&expected_root).unwrap();
     copy(gnu.run().args(options), sources, &expected_root);
@@ -121,7 +121,7 @@ fn compare_with_gnus(sources: &[PathBuf], work: &Path, ways: &[&Way], options: &
 
 #[test]
 fn a_real_tree_of_documents_or_all_of_usr() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let source = Path::new(if needs::is_full_run() { "/usr" } else { "/usr/share/doc" });
     if !source.is_dir() {
         haul_testkit::skip!("needs {}", source.display());
@@ -132,7 +132,7 @@ fn a_real_tree_of_documents_or_all_of_usr() {
 
 #[test]
 fn a_cargo_registry() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
     let sources = home.map(|home| home.join("registry/src")).filter(|sources| sources.is_dir());
@@ -158,7 +158,9 @@ fn a_cargo_registry() {
 fn build_everything(source: &Path) {
     everything::spec().build(&source.join("everything")).unwrap();
     for seed in 1..=4 {
-        random_tree::tree(seed, Shape::default()).build(&source.join(format!("random-{seed}"))).unwrap();
+        random_tree::tree(seed, RandomTreeLimits::default())
+            .build(&source.join(format!("random-{seed}")))
+            .unwrap();
     }
     let snapshot = Snapshot::take(source, Facts::all()).unwrap();
     let count = |fact: &dyn Fn(&haul_testkit::snapshot::SnapshotEntry) -> bool| {
@@ -167,7 +169,7 @@ fn build_everything(source: &Path) {
     assert!(count(&|entry| entry.attributes.contains_key(everything::ACCESS_ACL.as_bytes())) > 0, "no ACL");
     assert!(count(&|entry| entry.attributes.contains_key(b"user.plain".as_slice())) > 0, "no attribute");
     assert!(count(&|entry| entry.extents.len() > 2) > 0, "no sparse file");
-    assert!(count(&|entry| entry.kind == Kind::BlockDevice) > 0, "no device");
+    assert!(count(&|entry| entry.kind == SnapshotKind::BlockDevice) > 0, "no device");
     assert!(count(&|entry| entry.group.is_some()) > 10, "no hard links");
 }
 
@@ -199,19 +201,19 @@ fn same_access_times(source: &Path, work: &Path) {
 
 #[test]
 fn everything_on_the_root_file_system() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     everything_on(Sandbox::on_disk().unwrap().path(), Some(0), "everything on the root file system");
 }
 
 #[test]
 fn everything_in_memory() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let mount = Mount::memory(256 << 20).unwrap();
     everything_on(mount.path(), Some(1), "everything on tmpfs");
 }
 
 fn everything_on_image(file_system: &str, mebibytes: u64, part: Option<usize>) {
-    require!(Program::needs_gnu(), needs::loop_mount(file_system));
+    require!(CopyProgram::needs_gnu(), needs::loop_mount(file_system));
     let mount = Mount::image(file_system, mebibytes << 20).unwrap();
     everything_on(mount.path(), part, &format!("everything on {file_system}"));
 }
@@ -224,7 +226,7 @@ tests! {
 
 #[test]
 fn everything_from_one_file_system_to_another() {
-    require!(Program::needs_gnu(), needs::loop_mount("ext4"), needs::loop_mount("xfs"));
+    require!(CopyProgram::needs_gnu(), needs::loop_mount("ext4"), needs::loop_mount("xfs"));
     let (from, to) = (Mount::image("ext4", 256 << 20).unwrap(), Mount::image("xfs", 400 << 20).unwrap());
     let source = from.join("source");
     fs::create_dir(&source).unwrap();

@@ -22,7 +22,7 @@ fn a_directory_that_cannot_be_read_gets_its_attributes() {
                 chown -R 65534:65534 .",
             )
             .unwrap();
-        let run = haul_testkit::Run::new(ours.path()).args(line.split(' ')).args(["s", "t"]);
+        let run = haul_testkit::TestRun::new(ours.path()).args(line.split(' ')).args(["s", "t"]);
         let outcome = run.as_nobody().in_folder(&sandbox.join("folder")).finish().unwrap();
         // A warning: what an earlier run has left there can't be found. `sync` makes the directory
         // readable.
@@ -58,7 +58,7 @@ fn a_directory_that_cannot_be_searched_gets_its_attributes() {
                 chmod {mode} t/d; chown -R 65534:65534 ."
             );
             sandbox.script(&script).unwrap();
-            let run = haul_testkit::Run::new(ours.path()).args(line.split(' ')).args(["s", "t"]);
+            let run = haul_testkit::TestRun::new(ours.path()).args(line.split(' ')).args(["s", "t"]);
             let outcome = run.as_nobody().in_folder(&sandbox.join("folder")).finish().unwrap();
             assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)), "{line} {mode}");
             let there = fs::metadata(sandbox.join("folder/t/d")).unwrap();

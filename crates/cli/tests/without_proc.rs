@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use haul_testkit::{Facts, Outcome, Run, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::{Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, needs, program, require};
 
 /// A tree with everything that has no form that can be opened.
 const SCENE: &str = "
@@ -12,9 +12,9 @@ const SCENE: &str = "
     setfattr -n user.c -v d s/d; chmod 0 s/closed; touch -h -d @1000 s/* s";
 
 /// Runs a script where `/proc` is not mounted.
-fn without_proc(haul: &Path, sandbox: &Sandbox, script: &str) -> Outcome {
+fn without_proc(haul: &Path, sandbox: &Sandbox, script: &str) -> RunOutcome {
     let script = format!("umount -l /proc && [ ! -e /proc/self ] || exit 99\n{script}");
-    let run = Run::new(Path::new("unshare")).args(["--mount", "sh", "-c", &script]);
+    let run = TestRun::new(Path::new("unshare")).args(["--mount", "sh", "-c", &script]);
     run.env("HAUL", haul).env("LC_ALL", "C").in_folder(sandbox.path()).finish().unwrap()
 }
 

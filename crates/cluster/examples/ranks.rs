@@ -70,7 +70,7 @@ fn say(line: &str) {
     io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap_or_default();
 }
 
-fn tell(world: &World, what: &str) {
+fn print_rank(world: &World, what: &str) {
     say(&format!("rank {} of {}: {what}", world.rank().0, world.size()));
 }
 
@@ -141,7 +141,7 @@ fn exchange(world: &mut World, count: u64) -> Outcome {
         return Err(format!("heard {heard:?}, and not {count} of each"));
     }
     let about = format!("{} on {}, {}", world.version(), world.host(), world.abi());
-    tell(world, &format!("{received} messages, {bytes} bytes; {about}"));
+    print_rank(world, &format!("{received} messages, {bytes} bytes; {about}"));
     Ok(())
 }
 
@@ -149,13 +149,13 @@ fn stray(world: &mut World) -> Outcome {
     let nobody = Rank(world.size());
     match world.send(nobody, vec![1]) {
         Ok(()) => return Err(format!("a message to rank {} was sent", nobody.0)),
-        Err(error) => tell(world, &error.to_string()),
+        Err(error) => print_rank(world, &error.to_string()),
     }
     // Zeroed memory that nobody touches uses no pages.
     let neighbour = Rank((world.rank().0 + 1) % world.size());
     match world.send(neighbour, vec![0; 1 << 31]) {
         Ok(()) => return Err("a message that is too long was sent".to_owned()),
-        Err(error) => tell(world, &error.to_string()),
+        Err(error) => print_rank(world, &error.to_string()),
     }
     exchange(world, 3)
 }
@@ -181,7 +181,7 @@ fn speed(world: &mut World) -> Outcome {
             let took = begun.elapsed().as_secs_f64();
             let (rate, mebibytes) =
                 (f64::from(count) / took, f64::from(count) * length as f64 / took / f64::from(1 << 20));
-            tell(world, &format!("{what}: {rate:.0} messages/s, {mebibytes:.1} MiB/s"));
+            print_rank(world, &format!("{what}: {rate:.0} messages/s, {mebibytes:.1} MiB/s"));
         } else {
             for _ in 0..count {
                 next(world)?;
@@ -202,16 +202,16 @@ fn beat(world: &mut World) -> Outcome {
         }
         while let Some((from, _)) = world.receive().map_err(|error| error.to_string())? {
             if heard.insert(from, Instant::now()).is_none() {
-                tell(world, &format!("hears {}", from.0));
+                print_rank(world, &format!("hears {}", from.0));
             }
         }
         let silent: Vec<_> =
             heard.iter().filter(|(_, last)| last.elapsed() > SILENCE).map(|(rank, _)| *rank).collect();
         for rank in silent {
             heard.remove(&rank);
-            tell(world, &format!("misses {}", rank.0));
+            print_rank(world, &format!("misses {}", rank.0));
         }
-        world.settle().map_err(|error| error.to_string())?;
+        world.advance_sends().map_err(|error| error.to_string())?;
         std::thread::sleep(BEAT);
     }
 }

@@ -18,7 +18,7 @@ use haul_flow::{
 };
 
 use crate::distributed::Distributed;
-use crate::item::{CompletionSink, ItemKey, PackedItem, Piece};
+use crate::item::{CompletionSink, ItemKey, LargeFileRange, PackedItem};
 use crate::kind::ClusterKind;
 use crate::remote_path::{ItemReceiver, RemotePaths};
 use crate::schedule::{FileId, ItemId};
@@ -107,13 +107,13 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         self.feed.share(Job::Visit(Box::new(move |cx| {
             let job = unpacked(&ticket).and_then(|mut packed| {
                 packed.spec.number = number;
-                packed.spec.piece = packed.spec.piece.map(|piece| Piece { range, ..piece });
+                packed.spec.piece = packed.spec.piece.map(|piece| LargeFileRange { range, ..piece });
                 admit(cx, &ways, &send_queue, packed, 1)
             });
             match job {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
                 Err(problem) => {
-                    CompletionSink::note(&*send_queue, ItemKey::Piece(number), problem);
+                    CompletionSink::note(&*send_queue, ItemKey::Range(number), problem);
                     send_queue.range_over(number, false, Vec::new());
                 }
             }

@@ -30,7 +30,8 @@ pub trait Distributed: Tool {
     /// same journal. Otherwise a loss ends the run.
     const MAY_BE_REPEATED: bool = true;
 
-    /// Returns what other processes need to know to process work items of this run.
+    /// Returns the tool's packed options, which other processes need to process work items of this
+    /// run.
     fn init_message(&self) -> Vec<u8>;
 
     /// Creates the tool in a process that receives work items; `None` if the init message has
@@ -83,8 +84,8 @@ pub trait Distributed: Tool {
         false
     }
 
-    /// Returns what another process needs to open a file's target and write a range of it; `None`
-    /// if that is impossible.
+    /// Returns the data that another process needs to open a file's target and write a range of
+    /// it; `None` if that is impossible.
     fn ticket(&self, _file: &OpenFile<Self>) -> Option<Vec<u8>> {
         None
     }
@@ -112,8 +113,8 @@ pub trait Distributed: Tool {
         1
     }
 
-    /// Called on the rank that moved a range, before it closes source and target. Returns what the
-    /// leader needs of it, or `None` if the range is not as it must be, which was reported.
+    /// Called on the rank that moved a range, before it closes source and target. Returns a result
+    /// for the leader, or `None` if the range is wrong, which was reported.
     fn finish_range(
         &self,
         _cx: &Context<'_, Self>,

@@ -1,8 +1,8 @@
 //! Why a distributed run fails, as kinds to match on. `Display` has a default text for each.
 //!
 //! ```text
-//! rank:            Unfit ── as text: another build may read it ──► JobError::Unfit
-//! rank event loop: Broken ── rank 0 reports it ──────────────────► JobError::Lost
+//! rank:            RankMismatch ── as text: another build may read it ──► JobError::Unfit
+//! rank event loop: Broken ── rank 0 reports it ────────────────────────► JobError::Lost
 //! launch process:  JobError ─► a problem for the user, and another attempt if it `may_pass`
 //! ```
 
@@ -13,13 +13,13 @@ use std::time::Duration;
 use std::{error, fmt, io};
 
 use crate::launch::Loss;
-use crate::launch::command::Refusal;
+use crate::launch::command::LaunchRefusal;
 
 /// Why the processes of a job can't be started, or no longer work.
 #[derive(Clone, Debug)]
 pub enum JobError {
     /// There is no command line that starts them.
-    Launcher(Refusal),
+    Launcher(LaunchRefusal),
     /// The launcher, or a thread for its pipes, can't be started.
     NotStarted {
         /// The launcher.
@@ -44,7 +44,7 @@ pub enum JobError {
     Unfit {
         /// The host.
         host: String,
-        /// The reason, as [`Unfit`] prints it there.
+        /// The reason, as [`RankMismatch`] prints it there.
         why: String,
     },
     /// The launcher reports that a process or a host is lost.
@@ -168,7 +168,7 @@ impl error::Error for Undecodable {}
 
 /// Why a rank can't take part.
 #[derive(Clone, Debug)]
-pub enum Unfit {
+pub enum RankMismatch {
     /// It runs another build of the program.
     OtherBuild {
         /// Build of the launch process.
@@ -218,7 +218,7 @@ pub enum Unfit {
     },
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for RankMismatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherBuild { here, there } => {
@@ -242,4 +242,4 @@ impl fmt::Display for Unfit {
     }
 }
 
-impl error::Error for Unfit {}
+impl error::Error for RankMismatch {}

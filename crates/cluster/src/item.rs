@@ -7,13 +7,13 @@
 //!                   │ kept until done                        ▼
 //!                   │                     DirNode with a WorkItem ─► Job::Files
 //!                   ▼                                        │ every entry complete
-//! complete ◄─ PendingItem::conclude ◄─ (bytes) ◄─ CompletionSink::done
+//! complete ◄─ PendingItem::complete ◄─ (bytes) ◄─ CompletionSink::done
 //! ```
 //!
 //! The receiving process knows neither the directory's parents nor when the directory is finished:
 //! it processes the entries and reports when all are complete. A large file is *detached* from its
-//! item: several processes move its content in ranges (each a [`Piece`]), and the process that met
-//! it is its leader, which creates the target and finishes the file.
+//! item: several processes move its content in ranges (each a [`LargeFileRange`]), and the process
+//! that met it is its leader, which creates the target and finishes the file.
 //!
 //! Invariant: an item is reported done exactly once, after its last entry; a range is reported
 //! moved only if every byte of it was (tests: `cluster/tests/items.rs`, `cli/tests/cluster`).
@@ -50,7 +50,7 @@ pub struct ItemSpec {
     /// True if the entries are operands.
     pub operands: bool,
     /// If set, only this range of the item's single entry is moved.
-    pub piece: Option<Piece>,
+    pub piece: Option<LargeFileRange>,
     /// Progress of an earlier attempt at the item's single entry, a large file.
     pub begun: Option<PartialFile>,
     /// Results of the ranges that it moved ([`Distributed::finish_range`]).
@@ -61,25 +61,25 @@ pub struct ItemSpec {
 
 /// A range of a large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Piece {
+pub struct LargeFileRange {
     /// The range, in bytes.
     pub range: Range<u64>,
     /// Size of the file when its leader opened it, in bytes.
     pub size: u64,
     /// True to let the kernel copy it; false to move it in blocks.
     pub by_kernel: bool,
-    /// What the tool needs to open the target.
+    /// The tool's data for opening the target; opaque here.
     pub ticket: Vec<u8>,
 }
 
-/// Identifies what has problems of its own within a process. Numbers of items, ranges and large
-/// files come from different processes.
+/// Key of the problems that a process collects for an item, a range or a large file. Their numbers
+/// come from different processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemKey {
     /// A work item.
     Item(u64),
     /// A range of a large file.
-    Piece(u64),
+    Range(u64),
     /// A large file that this process leads.
     Large(u64),
 }
@@ -134,9 +134,9 @@ pub trait CompletionSink<T: Tool>: Send + Sync {
 pub struct LargeFile<T: Tool> {
     /// The file.
     pub file: Arc<OpenFile<T>>,
-    /// How to move its content.
+    /// Method of moving its content.
     pub transfer: Transfer,
-    /// What the tool needs to open the target.
+    /// The tool's data for opening the target; opaque here.
     pub ticket: Vec<u8>,
 }
 
@@ -189,7 +189,7 @@ impl<T: Tool> WorkItem<T> {
     #[must_use]
     pub fn key(&self) -> ItemKey {
         match self.spec.piece {
-            Some(_) => ItemKey::Piece(self.spec.number),
+            Some(_) => ItemKey::Range(self.spec.number),
             None => ItemKey::Item(self.spec.number),
         }
     }
@@ -215,7 +215,7 @@ impl<T: Tool> WorkItem<T> {
         let detached: HashSet<_> = detached.into_iter().map(|(name, _)| name).collect();
         let returned: HashSet<_> = returned.into_iter().collect();
         let may_be = |entry: &Entry<T>| !returned.contains(entry.name()) && may_be(entry);
-        let stamps = seen.stamps((cx.tool(), cx.cache()), node, |name| detached.contains(name), may_be);
+        let stamps = seen.stamps(cx.tool(), cx.cache(), node, |name| detached.contains(name), may_be);
         self.change(|outcome| outcome.stamps = stamps);
     }
 
@@ -304,7 +304,7 @@ impl PackedItem {
         let node = Arc::new(node);
         let (names, last) = match known {
             Some(known) => {
-                let (seen, names) = SeenEntries::look(tool, receiver.cache, (&node, names), &known);
+                let (seen, names) = SeenEntries::look(tool, receiver.cache, &node, names, &known);
                 let (unchanged, changed) = seen.counts();
                 item.seen.get_or_init(|| seen);
                 // The item must complete even if every entry is skipped.
@@ -421,7 +421,7 @@ impl<T: Distributed> PendingItem<T> {
 
     /// Completes the entries that another process is done with. Shares those that need a second
     /// pass with a hard-link claim as a new job.
-    pub fn conclude(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
+    pub fn complete(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
         let ItemOutcome { returned, completed, entered, emitted, detached: _, stamps: _ } = outcome;
         let mut emitted = by_name(emitted);
         let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);

@@ -30,11 +30,11 @@ pub mod transport;
 pub mod wire;
 
 pub use distributed::{Distributed, Joined};
-pub use error::{JobError, LinkClosed, Undecodable, Unfit};
+pub use error::{JobError, LinkClosed, RankMismatch, Undecodable};
 pub use item::{
-    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, PackedItem, PendingItem, Piece, WorkItem,
-    item_of,
+    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, LargeFileRange, PackedItem, PendingItem,
+    WorkItem, item_of,
 };
 pub use kind::ClusterKind;
-pub use options::{Options, Walk};
+pub use options::{Options, WalkPlacement};
 pub use remote_path::{ItemReceiver, RemotePath, RemotePaths};

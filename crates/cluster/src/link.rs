@@ -11,8 +11,8 @@
 //!
 //! Bytes between frames are stray output and are passed to the user. A frame with a wrong checksum
 //! breaks the link. The newline is for programs that forward output line by line (srun). MPICH's
-//! launcher kills a job whose rank 0 reads too slowly, so rank 0 acknowledges what it reads, and at
-//! most a window of bytes is in flight.
+//! launcher kills a job whose rank 0 reads too slowly, so rank 0 acknowledges the bytes it
+//! has read, and at most a window of bytes is in flight.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -68,15 +68,15 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         output: impl Write + Send + 'static,
         window: Option<usize>,
     ) -> io::Result<Self> {
-        let progress = Arc::new(Progress::default());
-        let heard = Arc::clone(&progress);
-        let receiver = spawn(input, move |count| heard.note(count))?;
+        let progress = Arc::new(ReadProgress::default());
+        let acknowledged = Arc::clone(&progress);
+        let receiver = spawn(input, move |count| acknowledged.note(count))?;
         let mut paced = Paced { output, progress, sent: 0, window };
         let post = move |message: S| paced.write(&frame(MESSAGE, &pack(&message))?);
         Ok(Self { post: Box::new(post), receiver })
     }
 
-    /// Creates rank 0's end, which acknowledges what it reads.
+    /// Creates rank 0's end, which acknowledges the bytes it has read.
     ///
     /// # Errors
     /// If a thread can't be created.
@@ -95,7 +95,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
                 answer.and_then(|answer| write_whole(&answers, &answer)).unwrap_or_default();
             }
         };
-        let receiver = spawn(Counted { input, count: 0, tell: acknowledge }, |_| ())?;
+        let receiver = spawn(Counted { input, count: 0, acknowledge }, |_| ())?;
         let post = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message))?);
         Ok(Self { post: Box::new(post), receiver })
     }
@@ -172,14 +172,14 @@ const READ_SO_FAR: u8 = 1;
 /// Rank 0 acknowledges at least this many bytes at a time.
 const ACKNOWLEDGED_EVERY: u64 = 2 << 10;
 
-/// How far the peer has read.
+/// Number of bytes that the peer has read, and `true` once it will read no more.
 #[derive(Default)]
-struct Progress {
+struct ReadProgress {
     read: Mutex<(u64, bool)>,
     changed: Condvar,
 }
 
-impl Progress {
+impl ReadProgress {
     /// Records the number of bytes read; `None` if the peer will read no more.
     fn note(&self, count: Option<u64>) {
         let mut read = lock(&self.read);
@@ -203,7 +203,7 @@ impl Progress {
 /// A stream written no faster than the peer reads.
 struct Paced<W> {
     output: W,
-    progress: Arc<Progress>,
+    progress: Arc<ReadProgress>,
     sent: u64,
     window: Option<usize>,
 }
@@ -227,14 +227,14 @@ impl<W: Write> Paced<W> {
 struct Counted<R, F> {
     input: R,
     count: u64,
-    tell: F,
+    acknowledge: F,
 }
 
 impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         self.count += read as u64;
-        (self.tell)(self.count);
+        (self.acknowledge)(self.count);
         Ok(read)
     }
 }

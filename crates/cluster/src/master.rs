@@ -1,5 +1,5 @@
-//! Rank 0's master: hands out what arrives over the link, returns what is completed, and gives up
-//! ranks that are silent too long.
+//! Rank 0's master: distributes the work that arrives over the link, returns the results, and gives
+//! up ranks that are silent too long.
 //!
 //! ```text
 //! link ─► init message ─► all ─► Hello ... ─► Ready ─► Item ... ─► Scheduler ─► ranks
@@ -18,11 +18,11 @@ use haul_flow::Granter;
 
 use crate::error::LinkClosed;
 use crate::link::{Arrival, Link};
-use crate::schedule::{CountedBy, Event, Item, LargeFile, Limits, Order, Scheduler};
+use crate::schedule::{CountedBy, LargeFile, Limits, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder};
 use crate::standstill::Standstill;
 use crate::transport::{Broken, Rank};
 use crate::wire::{
-    FileOpened, Hello, InitMessage, Message, PackedInit, Report, ToLaunch, ToMaster, counted_by,
+    FileOpened, Hello, InitMessage, Message, PackedInit, ProgressReport, ToLaunch, ToMaster, counted_by,
 };
 
 /// Maximum messages received from the link in one turn, so that the ranks' messages aren't starved.
@@ -33,7 +33,7 @@ const LINK_TURN: usize = 256;
 const RANKS_WITH_A_MASTER_APART: u32 = 16;
 
 /// Interval between two lists of slow ranks.
-const SLOW_RANKS_TOLD: Duration = Duration::from_secs(1);
+const SLOW_RANKS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of a rank.
 struct Peer {
@@ -52,10 +52,10 @@ pub struct Master {
     counted_by: CountedBy,
     silence: Duration,
     began: Instant,
-    link_heard: Instant,
-    link_told: Instant,
+    link_last_received: Instant,
+    link_last_sent: Instant,
     unfit: Vec<(String, String)>,
-    orders: Vec<Order>,
+    orders: Vec<SchedulerOrder>,
     /// True if an event was noted since work was last given out.
     noted: bool,
     outgoing: Vec<(Rank, Message)>,
@@ -63,7 +63,7 @@ pub struct Master {
     stopping: bool,
     standstill: Standstill,
     /// When the slow ranks were last looked for, and whether there were any.
-    slow_told: (Instant, bool),
+    slow_ranks_sent: (Instant, bool),
     /// The clocks of the limits. The launch process's requests are those of `None`.
     granter: Granter<Option<Rank>>,
 }
@@ -82,8 +82,8 @@ impl Master {
             counted_by: CountedBy::Leader,
             silence: Duration::MAX,
             began: now,
-            link_heard: now,
-            link_told: now,
+            link_last_received: now,
+            link_last_sent: now,
             unfit: Vec::new(),
             orders: Vec::new(),
             noted: false,
@@ -91,7 +91,7 @@ impl Master {
             messages: 0,
             stopping: false,
             standstill: Standstill::new(now),
-            slow_told: (now, false),
+            slow_ranks_sent: (now, false),
             granter: Granter::default(),
         }
     }
@@ -114,32 +114,32 @@ impl Master {
     /// Reports to the launch process that all ranks have shut down.
     pub(crate) fn report_stopped(&mut self) {
         // A launch process that didn't wait for this has everything it needs.
-        self.tell(ToLaunch::Stopped { messages: self.messages }).unwrap_or_default();
+        self.send_to_launch(ToLaunch::Stopped { messages: self.messages }).unwrap_or_default();
     }
 
     /// Reports to the launch process why the job is lost, if possible.
     pub(crate) fn report_lost(&mut self, why: &Broken) {
         // If this fails, the launch process will find the link closed.
-        self.tell(ToLaunch::Lost { why: why.to_string() }).unwrap_or_default();
+        self.send_to_launch(ToLaunch::Lost { why: why.to_string() }).unwrap_or_default();
     }
 
-    fn tell(&mut self, message: ToLaunch) -> Result<(), Broken> {
-        self.link_told = Instant::now();
+    fn send_to_launch(&mut self, message: ToLaunch) -> Result<(), Broken> {
+        self.link_last_sent = Instant::now();
         self.link.send(message).map_err(|cause| Broken::Link(cause.into()))
     }
 
-    fn tell_all(&mut self, message: &Message) {
+    fn queue_for_all(&mut self, message: &Message) {
         for rank in 0..self.peers.len() as u32 {
             self.outgoing.push((Rank(rank), message.clone()));
         }
     }
 
-    /// Handles what has arrived over the link. Returns true if anything has.
-    pub(crate) fn hear_link(&mut self) -> Result<bool, Broken> {
+    /// Handles the messages that have arrived over the link. Returns true if there were any.
+    pub(crate) fn receive_from_launch(&mut self) -> Result<bool, Broken> {
         let mut last_received = false;
         for _ in 0..LINK_TURN {
             let Some(arrival) = self.link.receive() else { break };
-            (last_received, self.link_heard) = (true, Instant::now());
+            (last_received, self.link_last_received) = (true, Instant::now());
             match arrival {
                 Arrival::Message(message) => self.take_from_launch(message)?,
                 Arrival::Stray(_) => {}
@@ -155,19 +155,19 @@ impl Master {
         match message {
             ToMaster::InitMessage(init_message) => self.begin(init_message),
             ToMaster::Item { item, directory, entries, body } => {
-                self.event(Event::Item(Item { id: item, directory, entries, body }));
+                self.event(SchedulerEvent::Item(QueuedItem { id: item, directory, entries, body }));
             }
-            ToMaster::Closed => self.event(Event::Closed),
-            ToMaster::CallOff => self.tell_all(&Message::CalledOff),
+            ToMaster::Closed => self.event(SchedulerEvent::Closed),
+            ToMaster::CallOff => self.queue_for_all(&Message::CalledOff),
             ToMaster::Limits(values) => {
                 self.granter.set(values, Instant::now());
-                self.tell_all(&Message::Limits(values));
+                self.queue_for_all(&Message::Limits(values));
             }
             ToMaster::Request(load) => self.granter.ask(None, load, Instant::now()),
             ToMaster::Alive => {}
             ToMaster::Stop => {
                 self.stopping = true;
-                self.tell_all(&Message::Stop);
+                self.queue_for_all(&Message::Stop);
             }
         }
         Ok(())
@@ -190,7 +190,7 @@ impl Master {
             let limits = limits(&init_message);
             self.scheduler = Some(Scheduler::new(workers(size).map(Rank).collect(), limits));
         }
-        self.tell_all(&Message::InitMessage(packed));
+        self.queue_for_all(&Message::InitMessage(packed));
     }
 
     /// Handles a message from a rank.
@@ -220,36 +220,36 @@ impl Master {
             // All ranks of a host give the same reason.
             reasons.sort();
             reasons.dedup();
-            return self.tell(ToLaunch::Unfit { reasons });
+            return self.send_to_launch(ToLaunch::Unfit { reasons });
         }
         let carrier = self.carrier.clone();
-        self.tell(ToLaunch::Ready { hosts, carrier })
+        self.send_to_launch(ToLaunch::Ready { hosts, carrier })
     }
 
     /// Passes a report to the scheduler and to the launch process.
-    fn report(&mut self, from: Rank, report: Report) -> Result<(), Broken> {
+    fn report(&mut self, from: Rank, report: ProgressReport) -> Result<(), Broken> {
         for opened in &report.opened {
-            self.event(Event::Open(large_file(from, self.counted_by, opened)));
+            self.event(SchedulerEvent::Open(large_file(from, self.counted_by, opened)));
         }
         for over in &report.items {
-            self.event(Event::ItemDone { rank: from, item: over.item });
+            self.event(SchedulerEvent::ItemDone { rank: from, item: over.item });
         }
         for over in report.ranges.iter().cloned() {
             let crate::wire::RangeOver { rank, file, range, took, moved, .. } = over;
-            self.event(Event::RangeDone { rank, file, range, took, moved });
+            self.event(SchedulerEvent::RangeDone { rank, file, range, took, moved });
         }
         for over in &report.files {
-            self.event(Event::FileOver { file: over.file });
+            self.event(SchedulerEvent::FileOver { file: over.file });
         }
         if report.cancelled {
-            self.tell_all(&Message::CalledOff);
+            self.queue_for_all(&Message::CalledOff);
         }
-        self.tell(ToLaunch::Report { rank: from, report: Box::new(report) })
+        self.send_to_launch(ToLaunch::Report { rank: from, report: Box::new(report) })
     }
 
     /// Notes an event. Orders are given later, together with those of other events, in
     /// fuller messages.
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: SchedulerEvent) {
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.note(event, self.began.elapsed(), &mut self.orders);
             self.noted = true;
@@ -264,30 +264,30 @@ impl Master {
         scheduler.give(self.began.elapsed(), &mut self.orders);
         for order in std::mem::take(&mut self.orders) {
             match order {
-                Order::Items { to, items } => {
+                SchedulerOrder::Items { to, items } => {
                     let items = items.into_iter().map(|item| (item.id, item.body)).collect();
                     self.outgoing.push((to, Message::Items(items)));
                 }
                 // Ranks know from the init message who counts ranges, so `report_to` needn't
                 // be sent.
-                Order::Range { to, file, leader, range, report_to: _, ticket } => {
+                SchedulerOrder::Range { to, file, leader, range, report_to: _, ticket } => {
                     let ticket = ticket.to_vec();
                     self.outgoing.push((to, Message::Range { file, leader, range, ticket }));
                 }
-                Order::RangesOver { to, file, moved } => {
+                SchedulerOrder::RangesOver { to, file, moved } => {
                     self.outgoing.push((to, Message::RangesOver { file, moved }));
                 }
-                Order::Remark(text) => self.tell(ToLaunch::Remark(text))?,
+                SchedulerOrder::Remark(text) => self.send_to_launch(ToLaunch::Remark(text))?,
                 // The launch process decides when the job is done: bounced entries may have to go
                 // out again.
-                Order::Over => {}
+                SchedulerOrder::Over => {}
             }
         }
         Ok(())
     }
 
-    /// Grants what the limits allow. After `Stop` nobody needs it, and a rank that has shut down
-    /// receives nothing.
+    /// Grants the load that the limits allow. After `Stop` nobody needs it, and a rank that has
+    /// shut down receives nothing.
     pub(crate) fn grant(&mut self, now: Instant) -> Result<(), Broken> {
         if self.stopping {
             return Ok(());
@@ -295,7 +295,7 @@ impl Master {
         for (to, load) in self.granter.due(now) {
             match to {
                 Some(rank) => self.outgoing.push((rank, Message::Grant(load))),
-                None => self.tell(ToLaunch::Grant(load))?,
+                None => self.send_to_launch(ToLaunch::Grant(load))?,
             }
         }
         Ok(())
@@ -308,7 +308,7 @@ impl Master {
         }
         // Time during which this process was suspended doesn't count as silence of a peer.
         let stood_still = self.standstill.turn(now);
-        self.link_heard += stood_still;
+        self.link_last_received += stood_still;
         self.peers.iter_mut().for_each(|peer| peer.last_received += stood_still);
         // Six times as often as needed, so that a delayed message isn't mistaken for silence.
         let rhythm = self.silence / 6;
@@ -326,25 +326,25 @@ impl Master {
         if self.stopping {
             return Ok(());
         }
-        if now.saturating_duration_since(self.link_heard) > self.silence {
+        if now.saturating_duration_since(self.link_last_received) > self.silence {
             return Err(Broken::Link(LinkClosed::Silent));
         }
-        if now.saturating_duration_since(self.link_told) > rhythm {
-            self.tell(ToLaunch::Alive)?;
+        if now.saturating_duration_since(self.link_last_sent) > rhythm {
+            self.send_to_launch(ToLaunch::Alive)?;
         }
-        self.tell_slow_ranks(now)
+        self.send_slow_ranks(now)
     }
 
     /// Sends the launch process the slow ranks, for as long as there are any.
-    fn tell_slow_ranks(&mut self, now: Instant) -> Result<(), Broken> {
-        let (told, were_slow) = self.slow_told;
+    fn send_slow_ranks(&mut self, now: Instant) -> Result<(), Broken> {
+        let (last_sent, were_slow) = self.slow_ranks_sent;
         let Some(scheduler) = &self.scheduler else { return Ok(()) };
-        if now.saturating_duration_since(told) < SLOW_RANKS_TOLD {
+        if now.saturating_duration_since(last_sent) < SLOW_RANKS_INTERVAL {
             return Ok(());
         }
         let slow = scheduler.slow_ranks(self.began.elapsed());
-        self.slow_told = (now, !slow.is_empty());
-        if slow.is_empty() && !were_slow { Ok(()) } else { self.tell(ToLaunch::SlowRanks(slow)) }
+        self.slow_ranks_sent = (now, !slow.is_empty());
+        if slow.is_empty() && !were_slow { Ok(()) } else { self.send_to_launch(ToLaunch::SlowRanks(slow)) }
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Guarantees: messages of a rank arrive once, whole, and in order. The library is called by one
 //! thread. Received messages that wait here are bounded; the sender bounds messages that have not
-//! left (see [`Transport::settle`]).
+//! left (see [`Transport::advance_sends`]).
 
 mod abi;
 mod flight;
@@ -32,7 +32,7 @@ use crate::launch::LauncherFamily;
 use crate::standstill::Deadline;
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{LAUNCHER_VARIABLES, Launched, launched};
-pub use refusal::{Refusal, Unusable};
+pub use refusal::{MpiRefusal, Unusable};
 
 /// Tag of all messages.
 const TAG: i32 = 0;
@@ -80,7 +80,7 @@ impl World {
     /// # Errors
     /// If there is no library, or if it is not usable, doesn't start, or doesn't know the
     /// launcher's ranks.
-    pub fn open(explicit: Option<&Path>) -> Result<Self, Refusal> {
+    pub fn open(explicit: Option<&Path>) -> Result<Self, MpiRefusal> {
         let launched = launched();
         one_host::set(launched.as_ref());
         let library = match explicit {
@@ -88,7 +88,7 @@ impl World {
             None => find(launched.as_ref())?,
         };
         let version = describe(&library);
-        let not_started = |why| Refusal::NotStarted { library: version.clone(), why };
+        let not_started = |why| MpiRefusal::NotStarted { library: version.clone(), why };
         library.start().map_err(not_started)?;
         let (size, rank) = (library.size().map_err(not_started)?, library.rank().map_err(not_started)?);
         if let Some(refusal) = launched.and_then(|launched| disagreement(&launched, size, rank, &version)) {
@@ -145,7 +145,7 @@ impl World {
     /// if received messages were not taken, or if the library fails.
     pub fn finish_or_exit(mut self, status: u8) -> Result<(), Broken> {
         let mut deadline = Deadline::new(Instant::now(), SHUTDOWN_MAX);
-        shutdown::until(&mut deadline, || self.settle())?;
+        shutdown::until(&mut deadline, || self.advance_sends())?;
         if !self.receiving.is_empty() {
             return Err(Broken::Transport {
                 doing: "ending MPI",
@@ -247,7 +247,7 @@ impl Transport for World {
         Ok(self.take_received()?.or_else(|| self.take_own()))
     }
 
-    fn settle(&mut self) -> Result<bool, Broken> {
+    fn advance_sends(&mut self) -> Result<bool, Broken> {
         for _ in 0..self.sending.len() {
             let Some(mut flight) = self.sending.pop_front() else { break };
             if !flight.is_done(&self.library)? {
@@ -263,7 +263,7 @@ impl Transport for World {
 ///
 /// # Errors
 /// If there is no library, or if it is not usable.
-pub fn library_there(explicit: Option<&Path>) -> Result<String, Refusal> {
+pub fn library_there(explicit: Option<&Path>) -> Result<String, MpiRefusal> {
     let library = match explicit {
         Some(path) => open_this(path)?,
         None => find(None)?,
@@ -272,31 +272,33 @@ pub fn library_there(explicit: Option<&Path>) -> Result<String, Refusal> {
 }
 
 /// Returns a refusal if library and launcher disagree about the job.
-fn disagreement(launched: &Launched, size: u32, rank: u32, library: &str) -> Option<Refusal> {
+fn disagreement(launched: &Launched, size: u32, rank: u32, library: &str) -> Option<MpiRefusal> {
     let library = library.to_owned();
     match launched.ranks {
-        Some(ranks) if ranks != size => Some(Refusal::OtherSize { launcher: ranks, size, library }),
+        Some(ranks) if ranks != size => Some(MpiRefusal::OtherSize { launcher: ranks, size, library }),
         // If both know the size, libraries may number ranks in an order of their own, as Cray's
         // does on request.
-        None if launched.rank != rank => Some(Refusal::OtherRank { launcher: launched.rank, rank, library }),
+        None if launched.rank != rank => {
+            Some(MpiRefusal::OtherRank { launcher: launched.rank, rank, library })
+        }
         _ => None,
     }
 }
 
-fn open_this(path: &Path) -> Result<Library, Refusal> {
+fn open_this(path: &Path) -> Result<Library, MpiRefusal> {
     if cfg!(target_feature = "crt-static") {
-        return Err(Refusal::Static);
+        return Err(MpiRefusal::Static);
     }
     Library::open(path).map_err(|error| match error {
         NotOpened::Useless(refusal) => refusal,
         NotOpened::Missing => {
-            Refusal::NotOpened { library: path.to_owned(), why: "No such file or directory".to_owned() }
+            MpiRefusal::NotOpened { library: path.to_owned(), why: "No such file or directory".to_owned() }
         }
     })
 }
 
-/// Opens the launcher's library: one installed beside it, or one that the dynamic loader finds.
-fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
+/// Opens the launcher's library: one installed next to it, or one that the dynamic loader finds.
+fn find(launched: Option<&Launched>) -> Result<Library, MpiRefusal> {
     let names =
         launched::library_names(launched.map_or(launched::LibraryFamily::Any, |launched| launched.family));
     let folders = match launched {
@@ -310,7 +312,7 @@ fn find(launched: Option<&Launched>) -> Result<Library, Refusal> {
 ///
 /// # Errors
 /// If there is no library, or if it is not usable.
-pub fn library_of(launcher: &Path, family: LauncherFamily) -> Result<String, Refusal> {
+pub fn library_of(launcher: &Path, family: LauncherFamily) -> Result<String, MpiRefusal> {
     let program = launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
     let folders = launched::library_folders(Some(&program));
     open_first(launched::library_names(family.into()), &folders).map(|library| describe(&library))
@@ -327,13 +329,13 @@ impl From<LauncherFamily> for launched::LibraryFamily {
 }
 
 /// Opens the first library found.
-fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, Refusal> {
+fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, MpiRefusal> {
     if cfg!(target_feature = "crt-static") {
-        return Err(Refusal::Static);
+        return Err(MpiRefusal::Static);
     }
-    let beside = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let adjacent = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
     let mut useless = None;
-    for path in beside.filter(|path| path.exists()).chain(names.iter().map(PathBuf::from)) {
+    for path in adjacent.filter(|path| path.exists()).chain(names.iter().map(PathBuf::from)) {
         match Library::open(&path) {
             Ok(library) => return Ok(library),
             Err(NotOpened::Missing) => {}
@@ -343,7 +345,7 @@ fn open_first(names: &[&str], folders: &[PathBuf]) -> Result<Library, Refusal> {
         }
     }
     let tried = names.iter().map(|&name| name.to_owned()).collect();
-    Err(useless.unwrap_or(Refusal::NotFound { tried }))
+    Err(useless.unwrap_or(MpiRefusal::NotFound { tried }))
 }
 
 /// Describes a library to users: its own version string and its path.
@@ -358,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn with_no_library_the_names_that_were_tried_are_told() {
+    fn with_no_library_the_names_that_were_tried_are_reported() {
         let names = ["libhaul-one.so.1", "libhaul-two.so.2"];
         let Err(refusal) = open_first(&names, &[PathBuf::from("/nowhere")]) else { unreachable!() };
         let expected = "no MPI library found (tried libhaul-one.so.1, libhaul-two.so.2)";
@@ -366,20 +368,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_hides_none_and_is_told_if_there_is_none() {
+    fn a_file_that_is_no_library_hides_none_and_is_reported_if_there_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("libhaul-one.so.1");
         std::fs::write(&bad, "text").unwrap();
         let folders = [folder.path().to_owned()];
         let Err(refusal) = open_first(&["libhaul-one.so.1", "libm.so.6"], &folders) else { unreachable!() };
-        assert_eq!(refusal, Refusal::NotOpened { library: bad, why: "file too short".to_owned() });
+        assert_eq!(refusal, MpiRefusal::NotOpened { library: bad, why: "file too short".to_owned() });
         // Opening succeeds with the system's libm, but it is not MPI.
         let Err(refusal) = open_first(&["libm.so.6"], &folders) else { unreachable!() };
-        assert!(matches!(refusal, Refusal::NotMpi { .. }), "{refusal}");
+        assert!(matches!(refusal, MpiRefusal::NotMpi { .. }), "{refusal}");
     }
 
     #[test]
-    fn sizes_must_be_the_same_and_ranks_too_where_the_launcher_tells_no_size() {
+    fn sizes_must_be_the_same_and_ranks_too_where_the_launcher_gives_no_size() {
         let launched = |ranks| {
             let family = launched::LibraryFamily::Any;
             Launched { ranks, rank: 2, on_one_host: false, by: "a test", family }

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which processes list the directories.
+/// Processes that list the directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Walk {
+pub enum WalkPlacement {
     /// The launch process.
     #[default]
     Launch,
@@ -14,7 +14,7 @@ pub enum Walk {
     Ranks,
 }
 
-/// How a run uses other hosts.
+/// Options for running on other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Number of ranks to start; `None` to start none.
@@ -25,8 +25,8 @@ pub struct Options {
     pub walltime: Option<Duration>,
     /// Queue (or partition) for a batch job.
     pub queue: Option<String>,
-    /// Which processes list the directories.
-    pub walk: Walk,
+    /// Processes that list the directories.
+    pub walk: WalkPlacement,
     /// MPI library to open instead of the one that matches the launcher.
     pub mpi_library: Option<PathBuf>,
     /// Command line that starts the ranks, instead of the detected launcher. The first word is

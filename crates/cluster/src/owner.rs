@@ -20,7 +20,7 @@ use haul_sys::synchronize;
 
 use crate::distributed::{Distributed, Joined};
 use crate::entered::{self, Elsewhere};
-use crate::item::{ItemKey, LargeFile, Piece, WorkItem};
+use crate::item::{ItemKey, LargeFile, LargeFileRange, WorkItem};
 use crate::kind::ClusterKind;
 
 /// Maximum total size of an item's results, in bytes, because one message reports them.
@@ -103,7 +103,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         entry: &Entry<T>,
         opened: &OpenSource<'_>,
     ) -> Option<Start<T::File>> {
-        let Piece { range, size, by_kernel, ticket } = self.spec.piece.as_ref()?;
+        let LargeFileRange { range, size, by_kernel, ticket } = self.spec.piece.as_ref()?;
         // The file has changed since its leader cut it into ranges.
         if opened.stat.size != *size {
             cx.problem(Problem::new(FlowKind::Replaced).naming(entry.path()));

@@ -7,7 +7,7 @@
 //!                                           └──── for the next tool ─────────────────┘
 //! ```
 //!
-//! A turn receives what has arrived, sends what is ready, and sleeps briefly if there was neither,
+//! A turn receives and sends the messages that are ready, and sleeps briefly if there were none,
 //! because the waiting calls of MPI burn a processor that a worker needs. The loop ends when the
 //! master says so, when a message can't be delivered, or when the master has been silent too long,
 //! so that no rank is left behind a broken link.
@@ -22,7 +22,7 @@ use haul_flow::{Config, DirCache, Limits, Local, Policy, Selector, Settings};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
-use crate::error::Unfit;
+use crate::error::RankMismatch;
 use crate::master::Master;
 use crate::remote_path::RemotePaths;
 use crate::send_queue::SendQueue;
@@ -56,8 +56,8 @@ pub struct RankLoop<X: Transport> {
     standstill: Standstill,
 }
 
-/// What [`RankLoop::wait`] or [`ReadyRank::serve`] returned with.
-pub enum Word<X: Transport> {
+/// Result of [`RankLoop::wait`] or [`ReadyRank::serve`].
+pub enum WaitOutcome<X: Transport> {
     /// The init message arrived.
     InitMessage(Box<ReadyRank<X>>),
     /// There is nothing to do.
@@ -66,7 +66,7 @@ pub enum Word<X: Transport> {
 
 /// A rank after its init message.
 pub struct ReadyRank<X: Transport> {
-    station: RankLoop<X>,
+    event_loop: RankLoop<X>,
     init_message: InitMessage,
 }
 
@@ -96,26 +96,26 @@ impl<X: Transport> RankLoop<X> {
     ///
     /// # Errors
     /// If none comes.
-    pub fn wait(mut self) -> Result<Word<X>, Broken> {
+    pub fn wait(mut self) -> Result<WaitOutcome<X>, Broken> {
         loop {
             match self.turn(&mut |message| Some(message))? {
                 Turn::InitMessage(packed) => return self.begin(&packed),
-                Turn::Stop => return self.leave().map(Word::Nothing),
+                Turn::Stop => return self.leave().map(WaitOutcome::Nothing),
                 Turn::On => {}
             }
         }
     }
 
-    fn begin(mut self, packed: &PackedInit) -> Result<Word<X>, Broken> {
+    fn begin(mut self, packed: &PackedInit) -> Result<WaitOutcome<X>, Broken> {
         let init_message = match packed.unpack() {
             Ok(init_message) => init_message,
-            Err(why) => return self.sit_out(why).map(Word::Nothing),
+            Err(why) => return self.sit_out(why).map(WaitOutcome::Nothing),
         };
         self.silence = init_message.silence;
-        Ok(Word::InitMessage(Box::new(ReadyRank { station: self, init_message })))
+        Ok(WaitOutcome::InitMessage(Box::new(ReadyRank { event_loop: self, init_message })))
     }
 
-    /// Receives what has arrived and sends what is ready. `work` handles messages that concern the
+    /// Receives and sends the messages that are ready. `work` handles messages that concern the
     /// work and returns the others.
     fn turn(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
         let outcome = self.try_turn(work);
@@ -143,14 +143,14 @@ impl<X: Transport> RankLoop<X> {
                 }
                 None => {}
             }
-            // What follows is for whoever takes over after this message.
+            // The following messages are for the code that takes over after this one.
             if !matches!(turn, Turn::On) {
                 break;
             }
         }
         busy |= self.lead()?;
         self.show_life()?;
-        let idle = self.transport.settle()? && !busy;
+        let idle = self.transport.advance_sends()? && !busy;
         self.rest(idle);
         Ok(turn)
     }
@@ -158,7 +158,7 @@ impl<X: Transport> RankLoop<X> {
     /// Runs the master for one turn. Returns true if there was something to do.
     fn lead(&mut self) -> Result<bool, Broken> {
         let Some(master) = &mut self.master else { return Ok(false) };
-        let mut busy = master.hear_link()?;
+        let mut busy = master.receive_from_launch()?;
         master.give()?;
         let now = Instant::now();
         master.grant(now)?;
@@ -218,27 +218,27 @@ impl<X: Transport> ReadyRank<X> {
     ///
     /// # Errors
     /// If the refusal can't be sent.
-    pub fn refuse(self, why: Unfit) -> Result<X, Broken> {
-        self.station.sit_out(why)
+    pub fn refuse(self, why: RankMismatch) -> Result<X, Broken> {
+        self.event_loop.sit_out(why)
     }
 
-    /// Processes work until told to stop, or to run another tool.
+    /// Processes work until a message stops this rank or switches it to another tool.
     ///
     /// # Errors
     /// If the job ends before that.
-    pub fn serve<T: Distributed + 'static>(mut self) -> Result<Word<X>, Broken> {
+    pub fn serve<T: Distributed + 'static>(mut self) -> Result<WaitOutcome<X>, Broken> {
         let (cache, ways, settings) = match self.prepare() {
             Ok(ready) => ready,
-            Err(why) => return self.station.sit_out(why).map(Word::Nothing),
+            Err(why) => return self.event_loop.sit_out(why).map(WaitOutcome::Nothing),
         };
         let Some(tool) = T::from_init(&self.init_message.options) else {
-            return self.station.sit_out(Unfit::OtherOptions).map(Word::Nothing);
+            return self.event_loop.sit_out(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
         };
         // The launch process has compiled the same rules.
         let Ok(selector) = Selector::new(&self.init_message.config.selection) else {
-            return self.station.sit_out(Unfit::OtherOptions).map(Word::Nothing);
+            return self.event_loop.sit_out(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
         };
-        let Self { mut station, init_message } = self;
+        let Self { event_loop: mut station, init_message } = self;
         let rank = station.transport.rank();
         let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
         let limits = init_message.config.limits.clone();
@@ -253,7 +253,9 @@ impl<X: Transport> ReadyRank<X> {
         let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
         let workers = match workers {
             Ok(workers) => workers,
-            Err(error) => return station.sit_out(Unfit::Thread(Arc::new(error))).map(Word::Nothing),
+            Err(error) => {
+                return station.sit_out(RankMismatch::Thread(Arc::new(error))).map(WaitOutcome::Nothing);
+            }
         };
         let cancel = pool.tool.policy().cancel;
         let (ways, tool) = (Arc::new(ways), &pool.tool);
@@ -278,24 +280,24 @@ impl<X: Transport> ReadyRank<X> {
         }
         match next {
             Some(init_message) => station.begin(&init_message),
-            None => station.leave().map(Word::Nothing),
+            None => station.leave().map(WaitOutcome::Nothing),
         }
     }
 
     /// Sets working directory, umask and priority, and checks the engine and the tokens.
-    fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), Unfit> {
+    fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), RankMismatch> {
         let init_message = &self.init_message;
         let directory = OsStr::from_bytes(&init_message.working_directory);
         std::env::set_current_dir(directory)
-            .map_err(|cause| Unfit::Directory { path: directory.into(), cause: Arc::new(cause) })?;
+            .map_err(|cause| RankMismatch::Directory { path: directory.into(), cause: Arc::new(cause) })?;
         haul_sys::set_umask(haul_sys::Mode::new(init_message.umask));
         if init_message.config.nice {
-            haul_sys::lower_priority().map_err(|cause| Unfit::Priority(Arc::new(cause)))?;
+            haul_sys::lower_priority().map_err(|cause| RankMismatch::Priority(Arc::new(cause)))?;
         }
         let settings = Settings::resolve(&for_many_hosts(&init_message.config));
         // Made only to learn whether it can be had: the workers make their own.
         if let Err((name, cause)) = settings.first_engine() {
-            return Err(Unfit::Engine { name, cause });
+            return Err(RankMismatch::Engine { name, cause });
         }
         let (cache, ways) = (DirCache::new(settings.held), RemotePaths::default());
         for token in &init_message.tokens {
@@ -317,7 +319,7 @@ impl<X: Transport> RankLoop<X> {
         self.send(Rank::MASTER, &Message::Hello(hello))
     }
 
-    /// Serves until told to stop. Returns the init message of the next tool, if there is one.
+    /// Serves until a stop message. Returns the init message of the next tool, if there is one.
     fn serve_until_stop<T: Distributed + 'static>(
         &mut self,
         agent: &Agent<'_, T>,
@@ -346,7 +348,7 @@ impl<X: Transport> RankLoop<X> {
     }
 
     /// Reports why this rank can't work, and waits for the end.
-    fn sit_out(mut self, why: Unfit) -> Result<X, Broken> {
+    fn sit_out(mut self, why: RankMismatch) -> Result<X, Broken> {
         self.greet(Some(why.to_string()))?;
         while !matches!(self.turn(&mut Some)?, Turn::Stop) {}
         self.leave()
@@ -361,7 +363,7 @@ impl<X: Transport> RankLoop<X> {
         if let Some(master) = &mut self.master {
             master.report_stopped();
         }
-        while !self.transport.settle()? {
+        while !self.transport.advance_sends()? {
             std::thread::sleep(PAUSES.0);
         }
         Ok(self.transport)

@@ -111,7 +111,7 @@ impl RemoteStep {
 /// Invariant: a handle keeps its parent alive. While any directory below is alive, the parent's
 /// address can't be reused for another one.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownDirectories {
     /// For the address of each directory, the known ones below it; key 0 is where remote
     /// paths begin.
     below: HashMap<usize, HashMap<RemoteStep, Weak<DirHandle>>>,
@@ -120,7 +120,7 @@ struct Known {
     alive: usize,
 }
 
-impl Known {
+impl KnownDirectories {
     fn address(above: Option<&Arc<DirHandle>>) -> usize {
         above.map_or(0, |above| Arc::as_ptr(above).addr())
     }
@@ -158,7 +158,7 @@ impl Known {
 /// Directories found by their remote paths.
 #[derive(Debug, Default)]
 pub struct RemotePaths {
-    known: Mutex<Known>,
+    known: Mutex<KnownDirectories>,
     recent: Mutex<VecDeque<Arc<DirHandle>>>,
     devices: Mutex<HashMap<u64, u64>>,
 }
@@ -180,7 +180,7 @@ impl RemotePaths {
         Ok(held)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownDirectories> {
         lock(&self.known)
     }
 

@@ -1,4 +1,5 @@
-//! Seals the work items of a journaled run: what a rank reports as done is on storage.
+//! Seals the work items of a journaled run: a rank reports an item as done only when its data is on
+//! storage.
 //!
 //! ```text
 //! last entry of an item ─► waiting ─┐
@@ -53,7 +54,7 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
     let mut flushed = Vec::new();
     for node in nodes {
         let Some(directory) = target(cx, &node) else {
-            conclude(cx, &node, true);
+            report_done(cx, &node, true);
             continue;
         };
         let outcome = directory.and_then(|(device, directory)| {
@@ -69,7 +70,7 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
             cx.attend(Some(&node));
             cx.problem(Problem::new(ClusterKind::CannotFlush).naming(node.source.path()).because(cause));
         }
-        cx.share(Job::Visit(Box::new(move |cx| conclude(cx, &node, is_flushed))));
+        cx.share(Job::Visit(Box::new(move |cx| report_done(cx, &node, is_flushed))));
     }
 }
 
@@ -89,7 +90,7 @@ fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &CStr) -> Entry<T> {
 }
 
 /// Stamps an item if its data is on storage, and reports it.
-fn conclude<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, is_flushed: bool) {
+fn report_done<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, is_flushed: bool) {
     let Some(item) = item_of(node) else { return };
     if is_flushed {
         item.stamp(cx, node, |entry| is_on_storage(cx, entry));

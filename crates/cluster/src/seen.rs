@@ -1,5 +1,5 @@
-//! The entries of a journaled work item: stat'ed when it arrives, so that what an earlier run has
-//! completed is skipped, and stamped when it is done.
+//! The entries of a journaled work item: stat'ed when it arrives, so that entries completed by an
+//! earlier run are skipped, and stamped when it is done.
 //!
 //! ```text
 //! item arrives ─► stat each source ─► known stamp = source now + target now? ── yes ─► skipped
@@ -14,16 +14,16 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{DirCache, DirNode, Entry, EntryOutcome, EntryReport, Report};
-use haul_journal::{Stamp, State, is_settled};
+use haul_journal::{Stamp, StampedState, is_past_clock_tick};
 use haul_sys::{EntryType, Fd, Names, file_system_id, stat_at, stat_path};
 
 use crate::distributed::Distributed;
 
 /// An entry of a work item, as first seen.
 #[derive(Debug)]
-struct Seen {
+struct FirstState {
     name: CString,
-    source: Option<State>,
+    source: Option<StampedState>,
     /// Stamp of a skipped entry; otherwise [`Stamp::NONE`].
     kept: Stamp,
     /// True if an earlier run completed it, and its source or target has changed since.
@@ -32,7 +32,7 @@ struct Seen {
 
 /// Entries of a journaled work item.
 #[derive(Debug, Default)]
-pub(crate) struct SeenEntries(Vec<Seen>);
+pub(crate) struct SeenEntries(Vec<FirstState>);
 
 impl SeenEntries {
     /// Stats the sources. Returns the entries seen, and the names that are left to process. `known`
@@ -40,20 +40,21 @@ impl SeenEntries {
     pub(crate) fn look<T: Distributed>(
         tool: &T,
         cache: &DirCache,
-        (node, names): (&Arc<DirNode<T>>, Names),
+        node: &Arc<DirNode<T>>,
+        names: Names,
         known: &[Stamp],
     ) -> (Self, Names) {
         let names = Arc::new(names);
         let known = if known.len() == names.len() { known } else { &[] };
         let directory = cache.open(&node.source).ok();
-        let place = directory.as_ref().and_then(|directory| Place::new(directory));
+        let place = directory.as_ref().and_then(|directory| SeenDirectory::new(directory));
         let (mut seen, mut left) = (Vec::with_capacity(names.len()), Names::new());
         for index in 0..names.len() {
             let (name, listed) = (names.name(index), names.entry(index));
             let entry = Entry { node: Arc::clone(node), name: name.into(), kind: listed.kind, seen: None };
             let source = place.as_ref().and_then(|place| {
                 let stat = stat_path(Some(place.directory), name, tool.follow(&entry)).ok()?;
-                is_settled(&stat).then(|| State::new(place.file_system, &stat))
+                is_past_clock_tick(&stat).then(|| StampedState::new(place.file_system, &stat))
             });
             let known = known.get(index).copied().filter(|known| *known != Stamp::NONE);
             let kept = known.filter(|known| *known == stamp(tool, cache, &entry, source.as_ref()));
@@ -61,7 +62,12 @@ impl SeenEntries {
             if kept.is_none() {
                 left.push(name, listed.inode, listed.kind);
             }
-            seen.push(Seen { name: name.to_owned(), source, kept: kept.unwrap_or_default(), has_changed });
+            seen.push(FirstState {
+                name: name.to_owned(),
+                source,
+                kept: kept.unwrap_or_default(),
+                has_changed,
+            });
         }
         (Self(seen), left)
     }
@@ -69,7 +75,8 @@ impl SeenEntries {
     /// Returns the numbers of entries that are skipped, and of those that have changed since an
     /// earlier run completed them.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let count = |counts: fn(&Seen) -> bool| self.0.iter().filter(|seen| counts(seen)).count() as u64;
+        let count =
+            |counts: fn(&FirstState) -> bool| self.0.iter().filter(|seen| counts(seen)).count() as u64;
         (count(|seen| seen.kept != Stamp::NONE), count(|seen| seen.has_changed))
     }
 
@@ -78,7 +85,7 @@ impl SeenEntries {
         if !report.wants_entries() {
             return;
         }
-        for Seen { name, .. } in self.0.iter().filter(|seen| seen.kept != Stamp::NONE) {
+        for FirstState { name, .. } in self.0.iter().filter(|seen| seen.kept != Stamp::NONE) {
             let kind = EntryType::Unknown;
             let entry = Entry { node: Arc::clone(node), name: name.as_c_str().into(), kind, seen: None };
             report.entry(EntryReport::new(EntryOutcome::Unchanged, entry.path()));
@@ -89,12 +96,13 @@ impl SeenEntries {
     /// (`is_detached`) are left out.
     pub(crate) fn stamps<T: Distributed>(
         &self,
-        (tool, cache): (&T, &DirCache),
+        tool: &T,
+        cache: &DirCache,
         node: &Arc<DirNode<T>>,
         is_detached: impl Fn(&CStr) -> bool,
         may_be: impl Fn(&Entry<T>) -> bool,
     ) -> Vec<Stamp> {
-        let stamp_of = |seen: &Seen| {
+        let stamp_of = |seen: &FirstState| {
             if seen.kept != Stamp::NONE {
                 return seen.kept;
             }
@@ -116,24 +124,29 @@ impl SeenEntries {
 }
 
 /// An open directory and the id of its file system.
-struct Place<'a> {
+struct SeenDirectory<'a> {
     directory: &'a Fd,
     file_system: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SeenDirectory<'a> {
     fn new(directory: &'a Fd) -> Option<Self> {
         Some(Self { directory, file_system: file_system_id(directory).ok()? })
     }
 }
 
 /// Stamps an entry with the current state of its target. Returns no stamp if a `stat` fails.
-fn stamp<T: Distributed>(tool: &T, cache: &DirCache, entry: &Entry<T>, source: Option<&State>) -> Stamp {
+fn stamp<T: Distributed>(
+    tool: &T,
+    cache: &DirCache,
+    entry: &Entry<T>,
+    source: Option<&StampedState>,
+) -> Stamp {
     let look = || {
         let (held, name) = tool.made(entry)?;
         let directory = cache.open(held).ok()?;
         let target = stat_at(&*directory, name).ok()?;
-        Some(Stamp::of(source?, &State::new(file_system_id(&*directory).ok()?, &target)))
+        Some(Stamp::of(source?, &StampedState::new(file_system_id(&*directory).ok()?, &target)))
     };
     look().unwrap_or_default()
 }

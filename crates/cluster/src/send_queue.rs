@@ -17,14 +17,14 @@ use haul_sys::{Standard, Stat};
 
 use crate::distributed::Distributed;
 use crate::item::{
-    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, PendingItem, Piece, WorkItem, item_of,
+    CompletionSink, ItemKey, ItemOutcome, ItemSpec, LargeFile, LargeFileRange, PendingItem, WorkItem, item_of,
 };
 use crate::master::limits;
 use crate::schedule::{FileId, ItemId, Limits};
 use crate::seal::{self, Sealing};
 use crate::transport::Rank;
 use crate::wire::{
-    FileOpened, FileOver, InitMessage, ItemOver, PackedLine, PackedProblem, RangeOver, Report, pack,
+    FileOpened, FileOver, InitMessage, ItemOver, PackedLine, PackedProblem, ProgressReport, RangeOver, pack,
 };
 
 /// Maximum time results wait for others.
@@ -48,7 +48,7 @@ struct RangeAssignment {
 /// Results waiting to be sent.
 #[derive(Default)]
 struct Collected {
-    report: Report,
+    report: ProgressReport,
     /// When the first of them was added.
     since: Option<Instant>,
     /// Items left of each bundle, and the bundle of each item.
@@ -96,7 +96,7 @@ impl Collected {
     }
 
     /// Returns the results so far. Items that don't fit in one message are left, and due at once.
-    fn take_report(&mut self) -> Report {
+    fn take_report(&mut self) -> ProgressReport {
         let mut report = std::mem::take(&mut self.report);
         let mut bytes = 0;
         let fits = |over: &&ItemOver| {
@@ -166,7 +166,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
         lock(&self.led)
     }
 
-    fn add(&self, change: impl FnOnce(&mut Report)) {
+    fn add(&self, change: impl FnOnce(&mut ProgressReport)) {
         let mut collected = self.collected();
         collected.since.get_or_insert_with(Instant::now);
         change(&mut collected.report);
@@ -226,7 +226,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
         let mut collected = self.collected();
         collected.pass_time();
         let Some(range) = collected.ranges.remove(&number) else { return };
-        let (_, problems) = collected.take_problems(ItemKey::Piece(number));
+        let (_, problems) = collected.take_problems(ItemKey::Range(number));
         let took = collected.share.0.saturating_sub(range.began);
         let over = RangeOver { took, moved, result, problems, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
@@ -248,7 +248,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 
     /// Returns the report if it is due.
-    pub(crate) fn take_if_due(&self) -> Option<Report> {
+    pub(crate) fn take_if_due(&self) -> Option<ProgressReport> {
         let mut collected = self.collected();
         let since = collected.since?;
         // Others wait for these: rank 0 to give more work, a file's leader for its ranges,
@@ -270,7 +270,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 
     /// Returns everything collected so far, in at least one report.
-    pub(crate) fn take_all(&self) -> Vec<Report> {
+    pub(crate) fn take_all(&self) -> Vec<ProgressReport> {
         let mut collected = self.collected();
         let mut reports = vec![collected.take_report()];
         while collected.since.is_some() {
@@ -370,7 +370,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         let done = begun.map(|begun| begun.done.clone()).unwrap_or_default();
         let results = if done.is_empty() { &[] } else { item.spec.begun_results.as_slice() };
         let failed = !tool.add_ranges(&file, results);
-        let piece = Piece {
+        let piece = LargeFileRange {
             range: 0..0,
             size: file.stat.size,
             by_kernel: matches!(transfer, Transfer::Kernel(_)),

@@ -41,8 +41,8 @@ impl Deadline {
 
     /// True if it has passed.
     pub(crate) fn has_passed(&mut self, now: Instant) -> bool {
-        // What was awaited could not be received meanwhile, or has not happened either because the
-        // whole machine was suspended.
+        // During a standstill nothing can be received, and if the whole machine was suspended, the
+        // awaited event hasn't happened either.
         self.at += self.standstill.turn(now);
         now >= self.at
     }

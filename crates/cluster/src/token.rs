@@ -7,15 +7,15 @@ use std::ffi::{CStr, CString};
 use haul_flow::{DirCache, JobSpec, Problem, sweep};
 use haul_journal::RunId;
 
-use crate::error::Unfit;
+use crate::error::RankMismatch;
 use crate::kind::ClusterKind;
 use crate::remote_path::{RemotePath, RemotePaths};
-use crate::wire::Token;
+use crate::wire::DirectoryToken;
 
 /// Tokens in directories that all ranks must see. Dropping this removes them.
 pub(crate) struct Tokens<'a, T> {
     spec: &'a JobSpec<'a, T>,
-    left: Vec<(usize, Token)>,
+    left: Vec<(usize, DirectoryToken)>,
 }
 
 impl<'a, T> Tokens<'a, T> {
@@ -42,14 +42,16 @@ impl<'a, T> Tokens<'a, T> {
                 .open(place)
                 .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
             match made {
-                Ok(()) => left.push((index, Token { place: RemotePath::to(place), name: name.clone() })),
+                Ok(()) => {
+                    left.push((index, DirectoryToken { place: RemotePath::to(place), name: name.clone() }))
+                }
                 Err(cause) => spec.run.report.debug(&format!("cannot create a token: {cause:#}")),
             }
         }
         Self { spec, left }
     }
 
-    pub(crate) fn left(&self) -> impl Iterator<Item = &Token> {
+    pub(crate) fn left(&self) -> impl Iterator<Item = &DirectoryToken> {
         self.left.iter().map(|(_, token)| token)
     }
 }
@@ -70,14 +72,18 @@ impl<T> Drop for Tokens<'_, T> {
 }
 
 /// Checks that a directory contains the launch process's token.
-pub(crate) fn check(cache: &DirCache, ways: &RemotePaths, token: &Token) -> Result<(), Unfit> {
+pub(crate) fn check(
+    cache: &DirCache,
+    ways: &RemotePaths,
+    token: &DirectoryToken,
+) -> Result<(), RankMismatch> {
     let path = String::from_utf8_lossy(&token.place.path()).into_owned();
     let path = if path.is_empty() { ".".to_owned() } else { path };
-    let unseen = |cause| Unfit::Unseen { path: path.clone(), cause };
+    let unseen = |cause| RankMismatch::Unseen { path: path.clone(), cause };
     let held = ways.hold(cache, &token.place).map_err(unseen)?;
     let directory = cache.open(&held).map_err(unseen)?;
     haul_sys::stat_at(&*directory, &token.name).map(drop).map_err(|cause| {
         let token = token.name.to_string_lossy().into_owned();
-        Unfit::OtherDirectory { path: path.clone(), token, cause }
+        RankMismatch::OtherDirectory { path: path.clone(), token, cause }
     })
 }

@@ -96,5 +96,5 @@ pub trait Transport {
     ///
     /// # Errors
     /// If the transport fails: the job is lost.
-    fn settle(&mut self) -> Result<bool, Broken>;
+    fn advance_sends(&mut self) -> Result<bool, Broken>;
 }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::build;
-use crate::error::{Undecodable, Unfit};
+use crate::error::{RankMismatch, Undecodable};
 use crate::item::ItemOutcome;
 use crate::kind::ClusterKind;
 use crate::remote_path::RemotePath;
@@ -46,11 +46,14 @@ impl PackedInit {
     ///
     /// # Errors
     /// If this process is of another build, or the message can't be decoded.
-    pub fn unpack(&self) -> Result<InitMessage, Unfit> {
+    pub fn unpack(&self) -> Result<InitMessage, RankMismatch> {
         if self.build != build::own() {
-            return Err(Unfit::OtherBuild { here: self.build.clone(), there: build::own().to_owned() });
+            return Err(RankMismatch::OtherBuild {
+                here: self.build.clone(),
+                there: build::own().to_owned(),
+            });
         }
-        unpack(&self.init_message).map_err(Unfit::Undecodable)
+        unpack(&self.init_message).map_err(RankMismatch::Undecodable)
     }
 }
 
@@ -61,14 +64,14 @@ pub struct InitMessage {
     pub tool: String,
     /// The tool's own init message.
     pub options: Vec<u8>,
-    /// Which resources of the machine to use.
+    /// Resources of the machine to use.
     pub config: Config,
     /// Working directory, which relative names start from.
     pub working_directory: Vec<u8>,
     /// The umask.
     pub umask: u32,
     /// Token files in directories that every process must see.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<DirectoryToken>,
     /// Attempt number, starting at 1.
     pub attempt: u32,
     /// Who counts the ranges of large files: the leader if true, otherwise the master.
@@ -87,7 +90,7 @@ pub struct InitMessage {
 
 /// A file that identifies a directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Token {
+pub struct DirectoryToken {
     /// The directory.
     pub place: RemotePath,
     /// Name of the file in it.
@@ -101,7 +104,7 @@ pub struct Hello {
     pub host: String,
     /// Its process id on that host.
     pub process: u32,
-    /// Why it can't take part, as [`Unfit`] prints it; `None` if it can.
+    /// Why it can't take part, as [`RankMismatch`] prints it; `None` if it can.
     pub unfit: Option<String>,
 }
 
@@ -135,7 +138,7 @@ pub enum Message {
         moved: bool,
     },
     /// Any rank to the master: completed work.
-    Report(Box<Report>),
+    Report(Box<ProgressReport>),
     /// Master to all: the tool has cancelled the run.
     CalledOff,
     /// Heartbeat of a process that has sent nothing for a while.
@@ -148,7 +151,7 @@ pub enum Message {
     Limits(LimitValues),
     /// Any rank to the master: its workers will need this much of the limits.
     Request(Load),
-    /// Master: the limits allow this much of what was requested.
+    /// Master: the limits allow this much of the requested load.
     Grant(Load),
 }
 
@@ -201,7 +204,7 @@ pub struct RangeOver {
     pub took: Duration,
     /// True if every byte was moved.
     pub moved: bool,
-    /// What the leader needs of it
+    /// The tool's result, for the leader
     /// ([`Distributed::finish_range`](crate::Distributed::finish_range)).
     pub result: Vec<u8>,
     /// Its problems.
@@ -223,9 +226,9 @@ pub struct FileOver {
     pub problems: Vec<PackedProblem>,
 }
 
-/// What a rank has done since its last report.
+/// Progress of a rank since its last report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Report {
+pub struct ProgressReport {
     /// Large files announced.
     pub opened: Vec<FileOpened>,
     /// Work items completed.
@@ -348,7 +351,7 @@ impl KnownKinds {
     }
 }
 
-impl Report {
+impl ProgressReport {
     /// Returns the first kind in the report that is not known.
     #[must_use]
     pub fn unknown_kind(&self, known: KnownKinds) -> Option<String> {
@@ -413,7 +416,7 @@ pub enum ToLaunch {
         /// The rank.
         rank: Rank,
         /// The report.
-        report: Box<Report>,
+        report: Box<ProgressReport>,
     },
     /// The transport has failed or a rank is silent: the job is lost.
     Lost {
@@ -431,7 +434,7 @@ pub enum ToLaunch {
         /// Messages between ranks that rank 0 sent or received.
         messages: u64,
     },
-    /// The limits allow this much of what was requested.
+    /// The limits allow this much of the requested load.
     Grant(Load),
 }
 

@@ -11,9 +11,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use haul_cluster::batch::follow::Signals;
-use haul_cluster::batch::{BatchError, Event, Listener, Order, Outcome, Over, run};
+use haul_cluster::batch::{BatchError, BatchEvent, BatchListener, BatchOrder, BatchOutcome, Over, run};
 use haul_cluster::launch::command::{StartLine, Surroundings, System, Wanted, start_line};
-use haul_cluster::launch::job::Job;
+use haul_cluster::launch::job::LaunchedJob;
 use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::pbs::Pbs;
 use haul_testkit::slurm::{self, Slurm};
@@ -23,17 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const INTERRUPT: i32 = 2;
 
 /// Records a job's output and events, and reacts to them.
-struct Heard<'a> {
+struct RecordedEvents<'a> {
     output: Vec<u8>,
     error: Vec<u8>,
     progress: Vec<String>,
-    events: Vec<Event>,
+    events: Vec<BatchEvent>,
     react: Box<dyn FnMut(&str) + 'a>,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> RecordedEvents<'a> {
     fn reacting(react: impl FnMut(&str) + 'a) -> Self {
-        Heard {
+        RecordedEvents {
             output: Vec::new(),
             error: Vec::new(),
             progress: Vec::new(),
@@ -47,7 +47,7 @@ impl<'a> Heard<'a> {
     }
 }
 
-impl Listener for Heard<'_> {
+impl BatchListener for RecordedEvents<'_> {
     fn output(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
         (self.react)(&String::from_utf8_lossy(bytes));
@@ -58,8 +58,8 @@ impl Listener for Heard<'_> {
     fn progress(&mut self, content: &[u8]) {
         self.progress.push(String::from_utf8_lossy(content).into_owned());
     }
-    fn event(&mut self, event: Event) {
-        if let Event::Submitted(job) = &event {
+    fn event(&mut self, event: BatchEvent) {
+        if let BatchEvent::Submitted(job) = &event {
             (self.react)(&format!("submitted job {job}"));
         }
         self.events.push(event);
@@ -67,8 +67,8 @@ impl Listener for Heard<'_> {
 }
 
 /// Orders a shell to run a script.
-fn order(system: System, folder: &Path, environment: (&str, PathBuf), script: &str) -> Order {
-    Order {
+fn order(system: System, folder: &Path, environment: (&str, PathBuf), script: &str) -> BatchOrder {
+    BatchOrder {
         system,
         words: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
         directory: folder.to_owned(),
@@ -83,11 +83,11 @@ fn order(system: System, folder: &Path, environment: (&str, PathBuf), script: &s
     }
 }
 
-fn in_slurm(slurm: &Slurm, folder: &Path, script: &str) -> Order {
+fn in_slurm(slurm: &Slurm, folder: &Path, script: &str) -> BatchOrder {
     order(System::Slurm, folder, slurm.environment(), script)
 }
 
-/// Lists a directory: a spool that was left shows up.
+/// Lists a directory: a job directory that was left shows up.
 fn names_in(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
@@ -106,17 +106,17 @@ fn a_job_is_followed_to_its_status() {
     fs::write(folder.path().join("data"), &data).unwrap();
     let script = "echo \"$SLURM_NTASKS $SLURM_JOB_PARTITION\" >&2; printf '{\"files\":7}' >\"$HAUL_SPOOL/p\"; \
                   mv \"$HAUL_SPOOL/p\" \"$HAUL_SPOOL/progress\"; cat data; rm data; exit 3";
-    let wanted = Order {
+    let wanted = BatchOrder {
         walltime: Some(Duration::from_secs(600)),
         queue: Some("main".to_owned()),
         clients: 3,
         ..in_slurm(&slurm, folder.path(), script)
     };
-    let mut heard = Heard::reacting(|_| ());
+    let mut heard = RecordedEvents::reacting(|_| ());
     let began = Instant::now();
     let outcome = run(&wanted, &Signals::none(), &mut heard).unwrap();
     note!("a job of Slurm in {:?}: {:?}", began.elapsed(), heard.events);
-    assert_eq!(outcome, Outcome::Finished(3));
+    assert_eq!(outcome, BatchOutcome::Finished(3));
     assert!(heard.output == data);
     assert_eq!(String::from_utf8_lossy(&heard.error), "3 main\n");
     assert_eq!(heard.progress, ["{\"files\":7}"]);
@@ -133,20 +133,20 @@ fn what_a_command_leaves_for_a_later_one_is_kept() {
         folder.path(),
         "echo half >\"$HAUL_SPOOL/journal\"; : >\"$HAUL_SPOOL/unfinished\"; exit 1",
     );
-    let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
-    let Outcome::GivenUp { status: 1, spool, .. } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(fs::read_to_string(spool.join("journal")).unwrap(), "half\n");
+    let outcome = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap();
+    let BatchOutcome::GivenUp { status: 1, job_directory, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(fs::read_to_string(job_directory.join("journal")).unwrap(), "half\n");
 }
 
 #[test]
-fn a_queue_that_refuses_is_told_of() {
+fn a_queue_that_refuses_is_reported() {
     require!(slurm::needed());
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for (queue, reason) in [("closed", "not available"), ("missing", "invalid partition specified: missing")]
     {
-        let wanted = Order { queue: Some(queue.to_owned()), ..in_slurm(&slurm, folder.path(), "true") };
-        let error = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap_err();
+        let wanted = BatchOrder { queue: Some(queue.to_owned()), ..in_slurm(&slurm, folder.path(), "true") };
+        let error = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap_err();
         assert!(matches!(&error, BatchError::Refused(why) if why.contains(reason)), "{error:?}");
         assert_eq!(names_in(folder.path()), Vec::<String>::new());
     }
@@ -162,7 +162,7 @@ fn a_job_cancelled_from_outside_is_lost() {
     let with_status = "trap 'exit 143' TERM; echo begun; sleep 1000 & wait; exit 143";
     for script in ["echo begun; exec sleep 1000", with_status] {
         let mut job = String::new();
-        let mut heard = Heard::reacting(|text| {
+        let mut heard = RecordedEvents::reacting(|text| {
             job = submitted(text).unwrap_or_else(|| job.clone());
             if text == "begun\n" {
                 slurm.run(&["scancel", "--full", &job]).unwrap();
@@ -170,9 +170,11 @@ fn a_job_cancelled_from_outside_is_lost() {
         });
         let outcome = run(&in_slurm(&slurm, folder.path(), script), &Signals::none(), &mut heard).unwrap();
         assert_eq!(heard.text(), "begun\n");
-        let Outcome::Lost { over: Over::Cancelled, spool, .. } = outcome else { panic!("{outcome:?}") };
-        assert!(spool.join("out").exists());
-        fs::remove_dir_all(spool).unwrap();
+        let BatchOutcome::Lost { over: Over::Cancelled, job_directory, .. } = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(job_directory.join("out").exists());
+        fs::remove_dir_all(job_directory).unwrap();
     }
 }
 
@@ -182,14 +184,16 @@ fn a_signal_cancels_the_job() {
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let signals = Signals::none();
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         if text == "begun\n" {
             signals.raise(INTERRUPT);
         }
     });
     let outcome =
         run(&in_slurm(&slurm, folder.path(), "echo begun; exec sleep 1000"), &signals, &mut heard).unwrap();
-    let Outcome::Interrupted { job, signal: INTERRUPT, gone: true } = outcome else { panic!("{outcome:?}") };
+    let BatchOutcome::Interrupted { job, signal: INTERRUPT, gone: true } = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!(slurm.state(&job), "CANCELLED");
     assert!(wait::until(PATIENCE, || slurm.processes_of_jobs().is_empty()));
     assert_eq!(names_in(folder.path()), Vec::<String>::new());
@@ -203,7 +207,7 @@ fn follower() {
     let configuration = PathBuf::from(std::env::var_os("SLURM_CONF").unwrap());
     let script = "echo begun >begun; exec sleep 1000";
     let wanted = order(System::Slurm, Path::new(&folder), ("SLURM_CONF", configuration), script);
-    let outcome = run(&wanted, &Signals::listen().unwrap(), &mut Heard::reacting(|_| ())).unwrap();
+    let outcome = run(&wanted, &Signals::listen().unwrap(), &mut RecordedEvents::reacting(|_| ())).unwrap();
     fs::write(Path::new(&folder).join("outcome"), format!("{outcome:?}")).unwrap();
 }
 
@@ -241,7 +245,7 @@ fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
                   echo half >\"$HAUL_SPOOL/journal\"; echo \"on $SLURMD_NODENAME\"; sleep 1000; fi";
     let mut job = String::new();
     let mut killed = 0;
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         job = submitted(text).unwrap_or_else(|| job.clone());
         if let Some(node) = text.strip_prefix("on ") {
             killed = slurm.kill_node(node.trim());
@@ -255,7 +259,7 @@ fn a_job_whose_node_is_killed_is_followed_when_it_begins_again() {
     let began = Instant::now();
     let outcome = run(&in_slurm(&slurm, folder.path(), script), &Signals::none(), &mut heard).unwrap();
     note!("restarted in {:?}: {:?}", began.elapsed(), heard.events);
-    assert_eq!(outcome, Outcome::Finished(0));
+    assert_eq!(outcome, BatchOutcome::Finished(0));
     let text = heard.text();
     assert!(text.starts_with("on n") && text.ends_with("\nagain\n"), "{text}");
     drop(heard);
@@ -270,12 +274,12 @@ fn a_job_that_takes_too_long_is_lost() {
     require!(needs::full_run());
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let wanted = Order {
+    let wanted = BatchOrder {
         walltime: Some(Duration::from_secs(1)),
         ..in_slurm(&slurm, folder.path(), "exec sleep 1000")
     };
-    let outcome = run(&wanted, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap();
-    assert!(matches!(outcome, Outcome::Lost { over: Over::TimedOut, .. }), "{outcome:?}");
+    let outcome = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap();
+    assert!(matches!(outcome, BatchOutcome::Lost { over: Over::TimedOut, .. }), "{outcome:?}");
 }
 
 #[test]
@@ -317,9 +321,10 @@ fn in_an_allocation_srun_links_rank_0() {
 fn echo_through(line: &StartLine) {
     use std::io::{Read, Write};
     let (sender, said) = channel();
-    let mut job =
-        Job::start(line, move |line| sender.send(String::from_utf8_lossy(line).into_owned()).unwrap())
-            .unwrap();
+    let mut job = LaunchedJob::start(line, move |line| {
+        sender.send(String::from_utf8_lossy(line).into_owned()).unwrap()
+    })
+    .unwrap();
     let (mut input, mut output) = (job.take_input().unwrap(), job.take_output().unwrap());
     for size in [1, 100, 4096, 200_000] {
         let data: Vec<u8> =
@@ -378,12 +383,12 @@ fn in_a_job_each_launcher_reaches_all_nodes() {
         if launcher.ends_with("mpirun.openmpi") {
             line.words.insert(1, "--allow-run-as-root".into());
         }
-        let order = Order { words: line.words, clients: 3, ..in_slurm(&slurm, folder.path(), "") };
-        let mut heard = Heard::reacting(|_| ());
+        let order = BatchOrder { words: line.words, clients: 3, ..in_slurm(&slurm, folder.path(), "") };
+        let mut heard = RecordedEvents::reacting(|_| ());
         let outcome = run(&order, &Signals::none(), &mut heard).unwrap();
         let text = heard.text();
         let error = String::from_utf8_lossy(&heard.error).into_owned();
-        assert_eq!(outcome, Outcome::Finished(0), "{}: {text}{error}", launcher.display());
+        assert_eq!(outcome, BatchOutcome::Finished(0), "{}: {text}{error}", launcher.display());
         let mut ranks: Vec<_> = text.lines().filter_map(|line| line.split(' ').nth(1)).collect();
         ranks.sort_unstable();
         assert_eq!(ranks, ["0", "1", "2"], "{}: {text}{error}", launcher.display());
@@ -403,22 +408,22 @@ fn hosts_of_their_own_are_nodes_too() {
     assert_eq!(names, ["h1", "h2", "h3"]);
 }
 
-fn in_pbs(pbs: &Pbs, folder: &Path, script: &str) -> Order {
+fn in_pbs(pbs: &Pbs, folder: &Path, script: &str) -> BatchOrder {
     order(System::Pbs, folder, ("PATH", pbs.path().into()), script)
 }
 
 #[test]
 fn a_job_of_pbs_is_described_and_followed() {
     let (pbs, folder) = (Pbs::new(&[]).unwrap(), tempfile::tempdir().unwrap());
-    let wanted = Order {
+    let wanted = BatchOrder {
         account: Some("project".to_owned()),
         walltime: Some(Duration::from_secs(3723)),
         queue: Some("batch".to_owned()),
         clients: 5,
         ..in_pbs(&pbs, folder.path(), "echo out; echo err >&2; exit 4")
     };
-    let mut heard = Heard::reacting(|_| ());
-    assert_eq!(run(&wanted, &Signals::none(), &mut heard).unwrap(), Outcome::Finished(4));
+    let mut heard = RecordedEvents::reacting(|_| ());
+    assert_eq!(run(&wanted, &Signals::none(), &mut heard).unwrap(), BatchOutcome::Finished(4));
     assert_eq!((heard.text().as_str(), heard.error.as_slice()), ("out\n", &b"err\n"[..]));
     let script = pbs.script("1.standin");
     for line in [
@@ -438,27 +443,32 @@ fn a_job_of_pbs_is_described_and_followed() {
 fn pbs_refuses_cancels_and_is_interrupted() {
     let (pbs, folder) = (Pbs::new(&[]).unwrap(), tempfile::tempdir().unwrap());
     let wanted = in_pbs(&pbs, folder.path(), "echo begun; exec sleep 1000");
-    let refused = Order { queue: Some("closed".to_owned()), ..wanted.clone() };
-    let error = run(&refused, &Signals::none(), &mut Heard::reacting(|_| ())).unwrap_err();
+    let refused = BatchOrder { queue: Some("closed".to_owned()), ..wanted.clone() };
+    let error = run(&refused, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap_err();
     assert!(matches!(&error, BatchError::Refused(why) if why == "qsub: Queue is not enabled"), "{error:?}");
 
     let qdel = pbs.bin().join("qdel");
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         if text == "begun\n" {
             assert!(Command::new(&qdel).arg("1.standin").status().unwrap().success());
         }
     });
     let outcome = run(&wanted, &Signals::none(), &mut heard).unwrap();
-    let Outcome::Lost { over: Over::Cancelled, spool, .. } = outcome else { panic!("{outcome:?}") };
-    fs::remove_dir_all(spool).unwrap();
+    let BatchOutcome::Lost { over: Over::Cancelled, job_directory, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
+    fs::remove_dir_all(job_directory).unwrap();
 
     let signals = Signals::none();
-    let mut heard = Heard::reacting(|text| {
+    let mut heard = RecordedEvents::reacting(|text| {
         if text == "begun\n" {
             signals.raise(INTERRUPT);
         }
     });
     let outcome = run(&wanted, &signals, &mut heard).unwrap();
-    assert!(matches!(outcome, Outcome::Interrupted { gone: true, signal: INTERRUPT, .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, BatchOutcome::Interrupted { gone: true, signal: INTERRUPT, .. }),
+        "{outcome:?}"
+    );
     assert_eq!(names_in(folder.path()), Vec::<String>::new());
 }

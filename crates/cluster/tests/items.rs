@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_cluster::launch::{GroupOptions, Launcher, Place, ProcessGroup, Started};
+use haul_cluster::launch::{GroupOptions, HostRanks, Launcher, ProcessGroup, Started};
 use haul_cluster::link::{Arrival, Link, inside};
 use haul_cluster::schedule::{FileId, ItemId};
 use haul_cluster::transport::Rank;
-use haul_cluster::wire::{FileOpened, ItemOver, Report as RankReport, ToLaunch, ToMaster, unpack};
+use haul_cluster::wire::{FileOpened, ItemOver, ProgressReport as RankReport, ToLaunch, ToMaster, unpack};
 use haul_cluster::{
     ClusterKind, CompletionSink, Distributed, ItemKey, ItemOutcome, ItemReceiver, ItemSpec, JobError, Joined,
-    LargeFile, PackedItem, PendingItem, Piece, RemotePath, RemotePaths, Walk, WorkItem,
+    LargeFile, LargeFileRange, PackedItem, PendingItem, RemotePath, RemotePaths, WalkPlacement, WorkItem,
 };
 use haul_flow::{
     Config, Context, DirCache, DirNode, Driver, Entry, Executor, Feed, Job, JobSpec, Local, OpenSource,
@@ -81,7 +81,7 @@ impl Distributed for Recorder {
     }
 }
 
-/// How a run gives its work away.
+/// Sizes of the work that a run gives away.
 #[derive(Clone, Copy, Debug)]
 struct Giving {
     /// Workers of the walking run and of the other.
@@ -182,7 +182,7 @@ impl Driver<Job<Recorder>> for Giver {
     }
 }
 
-/// Driver of the other run. A worker lets the others go on after each entry, before it does
+/// Driver of the other run. A worker yields to the others after each entry, before it does
 /// anything else.
 struct Yielding<'a>(&'a Local<Job<Recorder>>);
 
@@ -225,7 +225,7 @@ impl CompletionSink<Recorder> for Post {
         if counted < finished {
             self.uncounted.lock().unwrap().push(item.spec.number);
         }
-        feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
+        feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
     fn note(&self, _: ItemKey, problem: Problem) {
         self.notes.problem(problem);
@@ -297,7 +297,7 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
         [status, other.join().unwrap()]
     });
     assert_eq!(*post.uncounted.lock().unwrap(), [0; 0], "items were done before they were counted");
-    assert_eq!(*post.strays.lock().unwrap(), [0; 0], "items were told to be done twice");
+    assert_eq!(*post.strays.lock().unwrap(), [0; 0], "items were reported done twice");
     assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with items under way");
     let items = post.items.load(Ordering::Relaxed);
     notes.count(*notes_there.tally.lock().unwrap());
@@ -329,7 +329,7 @@ proptest! {
         let files = events.iter().filter(|event| matches!(event, Event::Done(..))).count();
         prop_assert!(items >= files.div_ceil(entries.0) as u64, "{items} items");
         let claimed = std::mem::take(&mut *tool.claimed.lock().unwrap());
-        prop_assert_eq!(claimed.len(), if twins { files } else { 0 }, "claimed, and told of");
+        prop_assert_eq!(claimed.len(), if twins { files } else { 0 }, "claimed and reported");
         prop_assert!(claimed.iter().all(|(_, stands)| *stands));
         check(&events, &expected, *notes.tally.lock().unwrap())?;
     }
@@ -348,7 +348,7 @@ fn remove_gone(item: &PackedItem) {
 }
 
 #[test]
-fn what_goes_wrong_in_a_part_is_told_once_and_ends_nothing() {
+fn what_goes_wrong_in_a_part_is_reported_once_and_ends_nothing() {
     for directories in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
@@ -377,12 +377,12 @@ fn what_goes_wrong_in_a_part_is_told_once_and_ends_nothing() {
 
 /// Records whether a range was moved.
 #[derive(Default)]
-struct Heard {
+struct RecordedReports {
     moved: Mutex<Vec<bool>>,
     problems: Mutex<Vec<Problem>>,
 }
 
-impl CompletionSink<Recorder> for Heard {
+impl CompletionSink<Recorder> for RecordedReports {
     fn done(&self, item: &WorkItem<Recorder>) {
         self.moved.lock().unwrap().push(item.was_moved());
     }
@@ -412,10 +412,10 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     fs::write(&file, vec![1; bytes]).unwrap();
     let settings = Settings::within(&Config::default(), MACHINE);
     let (tool, notes, heard, local) =
-        (Recorder::default(), Notes::default(), Arc::new(Heard::default()), Local::new(2));
+        (Recorder::default(), Notes::default(), Arc::new(RecordedReports::default()), Local::new(2));
     let cache = DirCache::new(16);
     let place = operand(&cache, &file).place;
-    let piece = Piece { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
+    let piece = LargeFileRange { range: piece, size, by_kernel: false, ticket: b"/dev/null".to_vec() };
     let mut packed = PackedItem {
         spec: ItemSpec { piece: Some(piece), ..ItemSpec::default() },
         source: RemotePath::to(&place),
@@ -442,20 +442,20 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     drop(feed);
     haul_flow::run(&spec, &local, []);
     let moved = *tool.pieces.lock().unwrap();
-    let told = heard.moved.lock().unwrap().clone();
-    (told, moved, heard.problems.lock().unwrap().len())
+    let results = heard.moved.lock().unwrap().clone();
+    (results, moved, heard.problems.lock().unwrap().len())
 }
 
 #[test]
-fn a_piece_is_told_to_be_moved_only_if_all_of_it_was() {
+fn a_range_is_reported_moved_only_if_all_of_it_was() {
     let size = 5 << 20;
     assert_eq!(move_piece(5 << 20, 1 << 20..5 << 20, size), (vec![true], 4 << 20, 0));
     assert_eq!(move_piece(5 << 20, 0..1, size), (vec![true], 1, 0));
     // The file was replaced, or has grown or shrunk since.
     assert_eq!(move_piece(4 << 20, 0..1, size), (vec![false], 0, 1));
     // It shrinks after the leader opened it, so the last bytes of the range are missing.
-    let (told, moved, problems) = move_piece(3 << 20, 2 << 20..4 << 20, 3 << 20);
-    assert_eq!((told, moved, problems), (vec![false], 1 << 20, 1));
+    let (results, moved, problems) = move_piece(3 << 20, 2 << 20..4 << 20, 3 << 20);
+    assert_eq!((results, moved, problems), (vec![false], 1 << 20, 1));
 }
 
 /// Rank 0 of a job that is lost once: the first attempt announces every entry as a large file, and
@@ -468,7 +468,7 @@ struct LostOnce {
 }
 
 impl Launcher for LostOnce {
-    fn start(&self, _: &[Place]) -> Result<Started, JobError> {
+    fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
         let (launch, master) = inside();
         let is_first = self.attempts.fetch_add(1, Ordering::Relaxed) == 0;
         let sent_again = Arc::clone(&self.sent_again);
@@ -538,7 +538,8 @@ fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
     let cache = DirCache::new(16);
     let launcher = LostOnce::default();
     let sent_again = Arc::clone(&launcher.sent_again);
-    let options = GroupOptions { silence: Duration::from_secs(60), range_bytes: None, walk: Walk::Launch };
+    let options =
+        GroupOptions { silence: Duration::from_secs(60), range_bytes: None, walk: WalkPlacement::Launch };
     let group = ProcessGroup::new(Box::new(launcher), options, None);
     let run = RunSpec {
         tool: &tool,

@@ -16,8 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_cluster::launch::LauncherFamily;
-use haul_cluster::launch::command::{Refusal, StartLine, Surroundings, Wanted, start_line};
-use haul_cluster::launch::job::{GRACE, Job};
+use haul_cluster::launch::command::{LaunchRefusal, StartLine, Surroundings, Wanted, start_line};
+use haul_cluster::launch::job::{GRACE, LaunchedJob};
 use haul_testkit::needs::find_tool;
 use haul_testkit::{needs, note, random, require, rustix, skip, wait};
 use rustix::process::{Pid, Signal, kill_process};
@@ -48,10 +48,10 @@ fn shells(launcher: &Path, ranks: u32, script: &str) -> StartLine {
 }
 
 /// Starts a job, and collects the lines of its standard error.
-fn start(line: &StartLine) -> (Job, Receiver<String>) {
+fn start(line: &StartLine) -> (LaunchedJob, Receiver<String>) {
     let (sender, said) = channel();
     let tell = move |line: &[u8]| sender.send(String::from_utf8_lossy(line).into_owned()).unwrap_or_default();
-    (Job::start(line, tell).unwrap(), said)
+    (LaunchedJob::start(line, tell).unwrap(), said)
 }
 
 fn under_each(test: impl Fn(&Path)) {
@@ -266,5 +266,5 @@ fn an_allocation_is_not_overfilled() {
     let line = start_line(&surroundings, &wanted(4)).unwrap();
     assert!(line.family != LauncherFamily::Other && !line.words.contains(&"--oversubscribe".into()));
     let refusal = start_line(&surroundings, &wanted(5)).unwrap_err();
-    assert_eq!(refusal, Refusal::TooManyClients { clients: 5, slots: 4, job: "5".to_owned() });
+    assert_eq!(refusal, LaunchRefusal::TooManyClients { clients: 5, slots: 4, job: "5".to_owned() });
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_testkit::hosts::{self, Hosts};
-use haul_testkit::mpi::{Kind, Mpi, example};
+use haul_testkit::mpi::{Mpi, MpiKind, example};
 use haul_testkit::{Sandbox, require, wait};
 
 /// Maximum time of any job here; one that takes longer hangs.
@@ -19,29 +19,29 @@ fn ranks() -> PathBuf {
 
 /// Returns the path of an installation's library if its jobs don't find it by themselves.
 fn explicit(mpi: &Mpi) -> Option<PathBuf> {
-    (mpi.kind() == Kind::Mpich5).then(|| mpi.library().to_owned())
+    (mpi.kind() == MpiKind::Mpich5).then(|| mpi.library().to_owned())
 }
 
 /// All-to-all between six ranks on three hosts. Two ranks report the name of each host.
-fn messages_cross_hosts(kind: Kind) {
+fn messages_cross_hosts(kind: MpiKind) {
     let mpi = Mpi::find(kind).unwrap();
     let three = Hosts::new(3).expect("three hosts");
     let job = three.job(&mpi, 6, &ranks()).expect("a job").args(["exchange", "32"]).args(explicit(&mpi));
     let outcome = job.within(LIMIT).finish().expect("a launcher");
-    let told = outcome.printed();
+    let printed = outcome.printed();
     // MPICH 4 may hang in its finalizer after the ranks have printed everything. They then exit
     // without it, which its launcher may report as a failure.
-    assert!(outcome.succeeded() || kind == Kind::Mpich4, "{told}\n{}", outcome.errors());
+    assert!(outcome.succeeded() || kind == MpiKind::Mpich4, "{printed}\n{}", outcome.errors());
     assert!(outcome.took < LIMIT / 2, "{:?}", outcome.took);
     for host in three.names() {
-        assert_eq!(told.matches(&format!(" on {host}, ")).count(), 2, "{host}: {told}");
+        assert_eq!(printed.matches(&format!(" on {host}, ")).count(), 2, "{host}: {printed}");
     }
-    assert_eq!(told.matches(": 192 messages, ").count(), 6, "{told}");
+    assert_eq!(printed.matches(": 192 messages, ").count(), 6, "{printed}");
 }
 
 /// Rank 0 misses the rank on the host that is cut off and still hears the other, unless the library
 /// ends the job. Either way all processes can be killed.
-fn a_host_that_is_cut_off_is_silent(kind: Kind) {
+fn a_host_that_is_cut_off_is_silent(kind: MpiKind) {
     let mpi = Mpi::find(kind).unwrap();
     let three = Hosts::new(3).expect("three hosts");
     let sandbox = Sandbox::in_memory().expect("a folder");
@@ -49,7 +49,7 @@ fn a_host_that_is_cut_off_is_silent(kind: Kind) {
     std::fs::write(&said, "").expect("a file");
     let says = |line: &str| {
         let said = std::fs::read_to_string(&said).unwrap_or_default();
-        said.lines().any(|told| told == format!("rank 0 of 3: {line}"))
+        said.lines().any(|printed| printed == format!("rank 0 of 3: {line}"))
     };
     let job = three.job(&mpi, 3, &ranks()).expect("a job").arg("beat").args(explicit(&mpi));
     let running = job.stdout_to(&said).within(LIMIT).start().expect("a launcher");
@@ -79,8 +79,8 @@ macro_rules! under {
     ($($module:ident $kind:ident: $($test:ident)*;)*) => { $(mod $module {
         use super::*;
         $(#[test] fn $test() {
-            require!(hosts::needed(), Kind::$kind.needed());
-            super::$test(Kind::$kind);
+            require!(hosts::needed(), MpiKind::$kind.needed());
+            super::$test(MpiKind::$kind);
         })*
     })* };
 }

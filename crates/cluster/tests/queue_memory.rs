@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use haul_cluster::schedule::{Event, Item, ItemId, Limits, Order, Scheduler};
+use haul_cluster::schedule::{ItemId, Limits, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder};
 use haul_cluster::transport::Rank;
 
 const ENTRIES: u64 = 10_000_000;
@@ -34,13 +34,13 @@ fn queue(entries: u32) -> u64 {
     let mut orders = Vec::new();
     let items = ENTRIES / u64::from(entries);
     for id in 0..items {
-        let item = Item {
+        let item = QueuedItem {
             id: ItemId(1 << 40 | id),
             directory: 0x1_0000_0000 | (id / 8),
             entries,
             body: body(entries, 60),
         };
-        scheduler.take(Event::Item(item), Duration::ZERO, &mut orders);
+        scheduler.take(SchedulerEvent::Item(item), Duration::ZERO, &mut orders);
     }
     assert!(
         scheduler.queued_entries() >= ENTRIES - 2048,
@@ -48,12 +48,16 @@ fn queue(entries: u32) -> u64 {
     );
     let memory = memory_max();
     let mut done = 0;
-    scheduler.take(Event::Closed, Duration::ZERO, &mut orders);
+    scheduler.take(SchedulerEvent::Closed, Duration::ZERO, &mut orders);
     while let Some(order) = orders.pop() {
-        if let Order::Items { to, items } = order {
+        if let SchedulerOrder::Items { to, items } = order {
             for item in items {
                 done += u64::from(item.entries);
-                scheduler.take(Event::ItemDone { rank: to, item: item.id }, Duration::ZERO, &mut orders);
+                scheduler.take(
+                    SchedulerEvent::ItemDone { rank: to, item: item.id },
+                    Duration::ZERO,
+                    &mut orders,
+                );
             }
         }
     }

@@ -9,7 +9,7 @@
 //! a symbolic link that takes its place is replaced. A file of another type that is there at the
 //! beginning is refused, because a device or a link must not become a regular file by mistake.
 //!
-//! Promises: what was under the name stays as it is until the new file is on storage. After
+//! Promises: an existing file under the name stays as it is until the new file is on storage. After
 //! [`AtomicFile::commit`] has succeeded, a crash of the host doesn't lose the new one.
 
 use std::ffi::{CStr, CString};
@@ -133,7 +133,7 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Writes what is left, and gives the file its name.
+    /// Writes the buffered bytes, and gives the file its name.
     ///
     /// # Errors
     /// Any error from a call. The file is removed, unless only the directory could not be flushed.
@@ -161,8 +161,8 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if self.is_there && self.has_temporary_name() {
-            // The failure that led here is reported. What can't be removed has a name that says
-            // what it is.
+            // The failure that led here is reported. A file that can't be removed is recognisable
+            // by its temporary name.
             remove(&self.directory, &self.temporary).unwrap_or_default();
         }
     }

@@ -1,12 +1,12 @@
 //! Hashes of files, and manifests of them.
 //!
 //! [`TreeHash`] computes BLAKE3 of a file whose blocks come in any order, from several threads or
-//! processes. [`Pieces`] are the values of a file's pieces, which tell where two contents differ.
+//! processes. [`Pieces`] are the values of a file's pieces, which show where two contents differ.
 //! [`StreamHash`] computes hashes that need the bytes in order. [`manifest`] writes and parses
 //! lists of hashes, and an [`AtomicFile`] is how such a list is stored.
 //!
-//! Promises: a result doesn't depend on how the content was split, and equals what `b3sum`,
-//! `sha256sum`, `md5sum` and `xxhsum` print. This crate reads no files.
+//! Promises: a result doesn't depend on how the content was split, and equals that of `b3sum`,
+//! `sha256sum`, `md5sum` and `xxhsum`. This crate reads no files.
 
 mod algorithm;
 #[cfg(feature = "manifests")]

@@ -6,7 +6,7 @@ use blake3::hazmat::{ChainingValue, Mode, merge_subtrees_non_root, merge_subtree
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Digest};
-use crate::subtrees::{Content, Subtrees};
+use crate::subtrees::{HashedContent, Subtrees};
 
 /// Length of a piece, in bytes. A file is compared and repaired by the piece.
 pub const PIECE_BYTES: u64 = 1 << 20;
@@ -61,7 +61,8 @@ impl Pieces {
     pub fn has(&self, start: u64, bytes: &[u8]) -> bool {
         let index = usize::try_from(start / PIECE_BYTES).unwrap_or(usize::MAX);
         let length = PIECE_BYTES.min(self.length.saturating_sub(start));
-        bytes.len() as u64 == length && self.values.get(index) == Some(&Content::Bytes(bytes).value(start))
+        bytes.len() as u64 == length
+            && self.values.get(index) == Some(&HashedContent::Bytes(bytes).value(start))
     }
 
     /// Returns the pieces that differ from those of another file, in order. Where only one file has

@@ -12,12 +12,12 @@ use crate::subtrees::ZEROS;
 
 /// Computes any hash of a file whose blocks come in order.
 pub struct StreamHash {
-    state: State,
+    state: HasherState,
     position: u64,
 }
 
 // The large states are boxed, because a `StreamHash` moves between workers.
-enum State {
+enum HasherState {
     Blake3(Box<blake3::Hasher>),
     Xxh128(Box<Xxh3>),
     Xxh64(Xxh64),
@@ -47,11 +47,11 @@ impl StreamHash {
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {
-            Algorithm::Blake3 => State::Blake3(Box::default()),
-            Algorithm::Xxh128 => State::Xxh128(Box::default()),
-            Algorithm::Xxh64 => State::Xxh64(Xxh64::new(0)),
-            Algorithm::Sha256 => State::Sha256(Box::default()),
-            Algorithm::Md5 => State::Md5(Box::default()),
+            Algorithm::Blake3 => HasherState::Blake3(Box::default()),
+            Algorithm::Xxh128 => HasherState::Xxh128(Box::default()),
+            Algorithm::Xxh64 => HasherState::Xxh64(Xxh64::new(0)),
+            Algorithm::Sha256 => HasherState::Sha256(Box::default()),
+            Algorithm::Md5 => HasherState::Md5(Box::default()),
         };
         Self { state, position: 0 }
     }
@@ -70,13 +70,13 @@ impl StreamHash {
     /// Adds a block after the last one.
     pub fn append(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            State::Blake3(hash) => {
+            HasherState::Blake3(hash) => {
                 hash.update(bytes);
             }
-            State::Xxh128(hash) => hash.update(bytes),
-            State::Xxh64(hash) => hash.update(bytes),
-            State::Sha256(hash) => hash.update(bytes),
-            State::Md5(hash) => hash.update(bytes),
+            HasherState::Xxh128(hash) => hash.update(bytes),
+            HasherState::Xxh64(hash) => hash.update(bytes),
+            HasherState::Sha256(hash) => hash.update(bytes),
+            HasherState::Md5(hash) => hash.update(bytes),
         }
         self.position += bytes.len() as u64;
     }
@@ -108,11 +108,11 @@ impl StreamHash {
     #[must_use]
     pub fn value(self) -> Digest {
         match self.state {
-            State::Blake3(hash) => Digest::of(Algorithm::Blake3, hash.finalize().as_bytes()),
-            State::Xxh128(hash) => Digest::of(Algorithm::Xxh128, &hash.digest128().to_be_bytes()),
-            State::Xxh64(hash) => Digest::of(Algorithm::Xxh64, &hash.digest().to_be_bytes()),
-            State::Sha256(hash) => Digest::of(Algorithm::Sha256, &hash.finalize()),
-            State::Md5(hash) => Digest::of(Algorithm::Md5, &hash.finalize()),
+            HasherState::Blake3(hash) => Digest::of(Algorithm::Blake3, hash.finalize().as_bytes()),
+            HasherState::Xxh128(hash) => Digest::of(Algorithm::Xxh128, &hash.digest128().to_be_bytes()),
+            HasherState::Xxh64(hash) => Digest::of(Algorithm::Xxh64, &hash.digest().to_be_bytes()),
+            HasherState::Sha256(hash) => Digest::of(Algorithm::Sha256, &hash.finalize()),
+            HasherState::Md5(hash) => Digest::of(Algorithm::Md5, &hash.finalize()),
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subtrees {
     /// Complete subtrees, by their first chunk.
-    nodes: BTreeMap<u64, Node>,
+    nodes: BTreeMap<u64, SubtreeNode>,
     /// Incomplete chunks.
     chunks: BTreeMap<u64, PartialChunk>,
     /// End of the last byte inserted.
@@ -49,7 +49,7 @@ pub struct Subtrees {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Node {
+struct SubtreeNode {
     level: u8,
     value: ChainingValue,
 }
@@ -72,12 +72,12 @@ impl std::error::Error for Malformed {}
 
 /// A range of content.
 #[derive(Clone, Copy)]
-pub(crate) enum Content<'a> {
+pub(crate) enum HashedContent<'a> {
     Bytes(&'a [u8]),
     Zeros(u64),
 }
 
-impl<'a> Content<'a> {
+impl<'a> HashedContent<'a> {
     fn length(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -125,7 +125,7 @@ impl<'a> Content<'a> {
 
 /// The additions of one block to the tree of its file, computed without a lock.
 pub(crate) struct Addition<'a> {
-    nodes: Vec<(u64, Node)>,
+    nodes: Vec<(u64, SubtreeNode)>,
     /// Bytes of incomplete chunks, and their offsets.
     fragments: Vec<(u64, &'a [u8])>,
     end: u64,
@@ -133,7 +133,7 @@ pub(crate) struct Addition<'a> {
 
 impl<'a> Addition<'a> {
     /// Hashes a block in subtrees of at most `level_max`.
-    pub(crate) fn of(mut offset: u64, mut content: Content<'a>, level_max: u8) -> Self {
+    pub(crate) fn of(mut offset: u64, mut content: HashedContent<'a>, level_max: u8) -> Self {
         let end = offset + content.length();
         let mut addition = Self { nodes: Vec::new(), fragments: Vec::new(), end };
         while offset < end {
@@ -148,7 +148,7 @@ impl<'a> Addition<'a> {
             let (part, rest) = content.split_at(part_bytes);
             if chunk > 0 && in_chunk == 0 && part_bytes >= CHUNK_BYTES {
                 let level = (part_bytes / CHUNK_BYTES).trailing_zeros() as u8;
-                addition.nodes.push((chunk, Node { level, value: part.value(offset) }));
+                addition.nodes.push((chunk, SubtreeNode { level, value: part.value(offset) }));
             } else {
                 addition.fragments.push((offset, part.bytes()));
             }
@@ -161,7 +161,7 @@ impl<'a> Addition<'a> {
     pub(crate) fn of_pieces(start: u64, values: &[ChainingValue]) -> Self {
         let chunk_at = |index: usize| start / CHUNK_BYTES + ((index as u64) << PIECE_LEVEL);
         let node = |(index, value): (usize, &ChainingValue)| {
-            (chunk_at(index), Node { level: PIECE_LEVEL, value: *value })
+            (chunk_at(index), SubtreeNode { level: PIECE_LEVEL, value: *value })
         };
         let nodes = values.iter().enumerate().map(node).collect();
         Self { nodes, fragments: Vec::new(), end: start + values.len() as u64 * PIECE_BYTES }
@@ -197,7 +197,7 @@ impl Subtrees {
 
     fn check(&self, level_max: u8) -> Result<(), Malformed> {
         let complete = self.end / CHUNK_BYTES;
-        let is_node = |(first, node): (&u64, &Node)| {
+        let is_node = |(first, node): (&u64, &SubtreeNode)| {
             node.level <= level_max
                 && *first > 0
                 && first.trailing_zeros() >= node.level.into()
@@ -222,7 +222,7 @@ impl Subtrees {
         before.is_some_and(|(first, node)| chunk - first < node.chunks() && node.level >= level)
     }
 
-    fn add_node(&mut self, mut first: u64, mut node: Node, level_max: u8) {
+    fn add_node(&mut self, mut first: u64, mut node: SubtreeNode, level_max: u8) {
         if self.covers(first, node.level) {
             return;
         }
@@ -237,7 +237,7 @@ impl Subtrees {
             let (left, right) =
                 if first < sibling { (&node.value, &other.value) } else { (&other.value, &node.value) };
             let value = merge_subtrees_non_root(left, right, Mode::Hash);
-            node = Node { level: node.level + 1, value };
+            node = SubtreeNode { level: node.level + 1, value };
             self.nodes.remove(&sibling);
             first = first.min(sibling);
         }
@@ -254,8 +254,8 @@ impl Subtrees {
         if chunk > 0
             && let Some(bytes) = partial.whole()
         {
-            let value = Content::Bytes(bytes).value(chunk * CHUNK_BYTES);
-            self.add_node(chunk, Node { level: 0, value }, level_max);
+            let value = HashedContent::Bytes(bytes).value(chunk * CHUNK_BYTES);
+            self.add_node(chunk, SubtreeNode { level: 0, value }, level_max);
         }
     }
 
@@ -292,10 +292,10 @@ impl Subtrees {
         let is_hole =
             self.nodes.range(chunks.clone()).next().is_none() && self.chunks.range(chunks).next().is_none();
         if is_hole {
-            return Content::Zeros(length).value(offset);
+            return HashedContent::Zeros(length).value(offset);
         }
         if length <= CHUNK_BYTES {
-            return Content::Bytes(&self.chunk(first, length)).value(offset);
+            return HashedContent::Bytes(&self.chunk(first, length)).value(offset);
         }
         let left = left_subtree_len(length);
         let (left, right) = (self.value(offset, left), self.value(offset + left, length - left));
@@ -315,7 +315,7 @@ impl Subtrees {
     }
 }
 
-impl Node {
+impl SubtreeNode {
     fn chunks(&self) -> u64 {
         1 << self.level
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::algorithm::{Algorithm, Digest};
 use crate::pieces::{PIECE_BYTES, PIECE_LEVEL, PieceValue, Pieces};
-use crate::subtrees::{Addition, Content, LEVEL_MAX, Malformed, Subtrees};
+use crate::subtrees::{Addition, HashedContent, LEVEL_MAX, Malformed, Subtrees};
 
 /// Computes BLAKE3 of a file. Blocks of any size come in any order, from several threads.
 ///
@@ -47,13 +47,13 @@ impl TreeHash {
 
     /// Adds the block at `offset`. Bytes that come twice must be the same.
     pub fn insert(&self, offset: u64, bytes: &[u8]) {
-        self.add(offset, Content::Bytes(bytes));
+        self.add(offset, HashedContent::Bytes(bytes));
     }
 
-    /// Adds a range of zeros. Not needed: what is not added is zeros. But holes that are added are
-    /// hashed by the threads that add them, instead of by the one that finishes.
+    /// Adds a range of zeros. Optional: ranges that were never added count as zeros. But holes that
+    /// are added are hashed by the threads that add them, instead of by the one that finishes.
     pub fn insert_zeros(&self, range: Range<u64>) {
-        self.add(range.start, Content::Zeros(range.end.saturating_sub(range.start)));
+        self.add(range.start, HashedContent::Zeros(range.end.saturating_sub(range.start)));
     }
 
     /// Returns the values of the pieces in `range`, which begins at a multiple of [`PIECE_BYTES`].
@@ -72,18 +72,18 @@ impl TreeHash {
         self.lock().add(addition, self.level_max);
     }
 
-    fn add(&self, offset: u64, content: Content<'_>) {
+    fn add(&self, offset: u64, content: HashedContent<'_>) {
         let addition = Addition::of(offset, content, self.level_max);
         self.lock().add(addition, self.level_max);
     }
 
-    /// Removes and returns what was added, for [`TreeHash::merge`] in another process.
+    /// Removes and returns the hashes added so far, for [`TreeHash::merge`] in another process.
     #[must_use]
     pub fn take(&self) -> Subtrees {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Adds what another process has hashed.
+    /// Adds the hashes of another process.
     ///
     /// # Errors
     /// If it can't be part of a file, or if pieces are kept here but weren't there. Nothing
@@ -92,14 +92,14 @@ impl TreeHash {
         self.lock().merge(other, self.level_max)
     }
 
-    /// Returns true if what was added at `start`, a multiple of [`PIECE_BYTES`], is this piece: a
-    /// whole one, or the last one of a file. What was not added is zeros. Quick only if the hash
-    /// was created to keep pieces.
+    /// Returns true if the content added at `start`, a multiple of [`PIECE_BYTES`], is this piece:
+    /// a whole one, or the last one of a file. Content that was not added is zeros. Quick only if
+    /// the hash was created to keep pieces.
     ///
     /// [`PIECE_BYTES`]: crate::PIECE_BYTES
     #[must_use]
     pub fn has_piece(&self, start: u64, bytes: &[u8]) -> bool {
-        let value = Content::Bytes(bytes).value(start);
+        let value = HashedContent::Bytes(bytes).value(start);
         self.lock().value(start, bytes.len() as u64) == value
     }
 

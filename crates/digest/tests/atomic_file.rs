@@ -77,7 +77,7 @@ fn only_a_regular_file_is_replaced() {
 }
 
 #[test]
-fn a_link_that_takes_the_name_meanwhile_is_not_followed() {
+fn a_link_that_takes_the_name_during_the_run_is_not_followed() {
     let place = tempfile::tempdir().unwrap();
     let (victim, path) = (place.path().join("victim"), place.path().join("sums"));
     fs::write(&victim, "kept").unwrap();

@@ -1,10 +1,10 @@
-//! Manifests: what is written is parsed again, whatever the name, and no input makes the parser
-//! panic.
+//! Manifests: written records are parsed again, for any names, and no input makes the parser panic.
 
 use std::time::SystemTime;
 
 use haul_digest::manifest::{
-    Creator, Expected, Format, Listed, ParseError, Parsed, Parser, Record, WriteError, Writer,
+    Creator, ExpectedHash, Format, HashRecord, LineEnd, ManifestEntry, ManifestLine, ParseError, Parser,
+    WriteError, Writer,
 };
 use haul_digest::{Algorithm, Digest};
 use haul_testkit::needs;
@@ -19,21 +19,21 @@ fn creator() -> Creator {
     Creator { host, version, created: SystemTime::UNIX_EPOCH }
 }
 
-fn parse(hint: Option<Algorithm>, pieces: &[&[u8]]) -> Vec<Parsed> {
+fn parse(hint: Option<Algorithm>, pieces: &[&[u8]]) -> Vec<ManifestLine> {
     let (mut parser, mut all) = (Parser::new(hint), Vec::new());
     pieces.iter().for_each(|piece| parser.feed(piece, |parsed| all.push(parsed)));
     parser.finish(|parsed| all.push(parsed));
     all
 }
 
-fn parse_line(line: &str, hint: Option<Algorithm>) -> Result<Listed, ParseError> {
+fn parse_line(line: &str, hint: Option<Algorithm>) -> Result<ManifestEntry, ParseError> {
     let parsed = parse(hint, &[line.as_bytes()]);
     parsed.into_iter().next().map_or(Err(ParseError::Malformed), |parsed| parsed.listed)
 }
 
-fn written(format: Format, records: &[Record<'_>]) -> Result<Vec<u8>, WriteError> {
+fn written(format: Format, records: &[HashRecord<'_>]) -> Result<Vec<u8>, WriteError> {
     let algorithm = records.first().map_or(Algorithm::Md5, |record| record.digest.algorithm());
-    let (mut writer, mut out) = (Writer::new(format, algorithm, false, &creator())?, Vec::new());
+    let (mut writer, mut out) = (Writer::new(format, algorithm, LineEnd::LineFeed, &creator())?, Vec::new());
     writer.begin(&mut out);
     for record in records {
         writer.record(&mut out, record)?;
@@ -67,7 +67,7 @@ proptest! {
         };
         let known: Vec<_> = names.iter().enumerate().map(record).collect();
         let records: Vec<_> = names.iter().zip(&known)
-            .map(|(path, (size, digest))| Record { path, size: Some(*size), digest: *digest }).collect();
+            .map(|(path, (size, digest))| HashRecord { path, size: Some(*size), digest: *digest }).collect();
         let text = match written(format, &records) {
             Ok(text) => text,
             Err(WriteError::NotInMhl(refused)) => {
@@ -87,7 +87,7 @@ proptest! {
         for (parsed, record) in parsed.iter().zip(&records) {
             let listed = parsed.listed.as_ref().unwrap();
             prop_assert_eq!(&listed.path, record.path);
-            prop_assert_eq!(listed.expected, Expected::Known(record.digest));
+            prop_assert_eq!(listed.expected, ExpectedHash::Known(record.digest));
             let has_size = matches!(format, Format::Json | Format::Mhl);
             prop_assert_eq!(listed.size, record.size.filter(|_| has_size));
         }
@@ -106,7 +106,7 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5), cut in any::<prop::sample::Index>(),
     ) {
         let digest = Algorithm::Md5.hash(b"");
-        let Ok(mut text) = written(format, &[Record { path: &name, size: Some(1), digest }]) else { return Ok(()) };
+        let Ok(mut text) = written(format, &[HashRecord { path: &name, size: Some(1), digest }]) else { return Ok(()) };
         for (index, byte) in damage {
             *index.get_mut(&mut text) = byte;
         }
@@ -165,7 +165,7 @@ fn the_two_forms_of_plain_lines_do_not_mix() {
     let two = |first: &str, second: &str| {
         let text = format!("{EMPTY_MD5}{first}\n{EMPTY_MD5}{second}\n");
         let parsed = parse(None, &[text.as_bytes()]);
-        let path = |parsed: Parsed| parsed.listed.map(|listed| String::from_utf8(listed.path).unwrap());
+        let path = |parsed: ManifestLine| parsed.listed.map(|listed| String::from_utf8(listed.path).unwrap());
         parsed.into_iter().map(path).collect::<Vec<_>>()
     };
     assert_eq!(two("  a", " b"), [Ok("a".to_owned()), Err(ParseError::Malformed)]);
@@ -176,7 +176,7 @@ fn the_two_forms_of_plain_lines_do_not_mix() {
 fn an_algorithm_comes_from_the_tag_the_hint_or_the_length() {
     let expected = |line: &str, hint| parse_line(line, hint).map(|listed| listed.expected);
     let tagged = format!("MD5 (a) = {EMPTY_MD5}");
-    let known = |algorithm| Ok(Expected::Known(Digest::parse(algorithm, EMPTY_MD5.as_bytes()).unwrap()));
+    let known = |algorithm| Ok(ExpectedHash::Known(Digest::parse(algorithm, EMPTY_MD5.as_bytes()).unwrap()));
     assert_eq!(expected(&tagged, Some(Algorithm::Xxh128)), known(Algorithm::Md5));
     let plain = format!("{EMPTY_MD5}  a");
     assert_eq!(expected(&plain, None), known(Algorithm::Md5));
@@ -203,7 +203,7 @@ fn a_line_that_is_too_long_is_skipped() {
     let long = vec![b'a'; 700_000];
     let end = format!("\n{EMPTY_MD5}  b\n");
     let parsed = parse(None, &[EMPTY_MD5.as_bytes(), b"  ", &long, &long, end.as_bytes()]);
-    assert_eq!(parsed[0], Parsed { line: 1, listed: Err(ParseError::TooLong) });
+    assert_eq!(parsed[0], ManifestLine { line: 1, listed: Err(ParseError::TooLong) });
     assert_eq!(parsed[1].listed.as_ref().unwrap().path, b"b");
     assert_eq!(parsed.len(), 2);
 }
@@ -211,7 +211,7 @@ fn a_line_that_is_too_long_is_skipped() {
 #[test]
 fn json_lines_have_an_algorithm_and_one_path() {
     let digest = Algorithm::Md5.hash(b"");
-    let text = written(Format::Json, &[Record { path: b"\xff", size: None, digest }]).unwrap();
+    let text = written(Format::Json, &[HashRecord { path: b"\xff", size: None, digest }]).unwrap();
     let line = format!("{{\"path_b64\":\"/w==\",\"hash\":\"{EMPTY_MD5}\",\"algorithm\":\"md5\"}}\n");
     assert_eq!(String::from_utf8(text).unwrap(), line);
     let json = |fields: &str| parse_line(&format!("{{{fields}}}"), None);
@@ -234,7 +234,7 @@ fn json_lines_have_an_algorithm_and_one_path() {
 #[test]
 fn an_mhl_file_has_the_elements_of_its_schema_in_order() {
     let digest = Algorithm::Xxh64.hash(b"");
-    let record = Record { path: "Clips/ä<\r\n>.mov".as_bytes(), size: Some(5), digest };
+    let record = HashRecord { path: "Clips/ä<\r\n>.mov".as_bytes(), size: Some(5), digest };
     let text = String::from_utf8(written(Format::Mhl, &[record]).unwrap()).unwrap();
     let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
 <hashlist version=\"2.0\" xmlns=\"urn:ASC:MHL:v2.0\">
@@ -282,8 +282,8 @@ fn an_mhl_file_of_other_programs_is_understood() {
     let listed = parsed[0].listed.as_ref().unwrap();
     assert_eq!((listed.path.as_slice(), listed.size), (b"a.mov".as_slice(), Some(5)));
     let xxh64 = Digest::parse(Algorithm::Xxh64, b"0ea03b369a463d9d").unwrap();
-    assert_eq!(listed.expected, Expected::Known(xxh64));
-    let unknown = |line| Parsed { line, listed: Err(ParseError::UnknownAlgorithm) };
+    assert_eq!(listed.expected, ExpectedHash::Known(xxh64));
+    let unknown = |line| ManifestLine { line, listed: Err(ParseError::UnknownAlgorithm) };
     assert_eq!(parsed[1..], [unknown(15), unknown(16)]);
     let without_hint = parse(None, &[text.as_bytes()]);
     let first = without_hint[0].listed.as_ref().unwrap().expected;
@@ -304,7 +304,7 @@ fn documents_that_are_none_are_one_error() {
     parser.feed(b"<hashlist>", |parsed| all.push(parsed));
     (0..300).for_each(|_| parser.feed(&chunk, |parsed| all.push(parsed)));
     parser.finish(|parsed| all.push(parsed));
-    assert_eq!(all, [Parsed { line: 1, listed: Err(ParseError::TooLong) }]);
+    assert_eq!(all, [ManifestLine { line: 1, listed: Err(ParseError::TooLong) }]);
 }
 
 #[test]
@@ -316,8 +316,8 @@ fn with_zero_nothing_is_escaped() {
     ];
     for (format, line) in expected {
         let (mut writer, mut out) =
-            (Writer::new(format, Algorithm::Md5, true, &creator()).unwrap(), Vec::new());
-        writer.record(&mut out, &Record { path: b"a\n\\", size: None, digest }).unwrap();
+            (Writer::new(format, Algorithm::Md5, LineEnd::Nul, &creator()).unwrap(), Vec::new());
+        writer.record(&mut out, &HashRecord { path: b"a\n\\", size: None, digest }).unwrap();
         assert_eq!(out, line.as_bytes());
     }
 }

@@ -193,7 +193,7 @@ fn pieces_say_where_contents_differ() {
 }
 
 #[test]
-fn a_piece_is_told_from_any_other_without_the_rest_of_the_file() {
+fn a_piece_is_distinguished_from_any_other_without_the_rest_of_the_file() {
     let piece = PIECE_BYTES as usize;
     // A range in the middle, the first one, and a last one that ends anywhere.
     for (start, end) in [(2 * piece, 4 * piece), (0, piece), (3 * piece, 4 * piece + 777), (0, 5)] {

@@ -468,13 +468,13 @@ fn line_8_drop_waits_or_leaks(mut subject: Subject) {
 #[test]
 fn without_rings_each_test_of_them_is_a_recorded_skip() {
     let program = std::env::current_exe().unwrap();
-    let tests = |run: haul_testkit::Run| run.args(["io_uring", "--test-threads=1"]);
-    let list = tests(haul_testkit::Run::new(&program)).arg("--list").finish().unwrap().printed();
+    let tests = |run: haul_testkit::TestRun| run.args(["io_uring", "--test-threads=1"]);
+    let list = tests(haul_testkit::TestRun::new(&program)).arg("--list").finish().unwrap().printed();
     let names: BTreeSet<&str> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     assert!(names.len() > 80, "{list}");
     for errno in [libc::EPERM, libc::ENOSYS] {
         let skips = tempfile::NamedTempFile::new().unwrap();
-        let run = tests(haul_testkit::Run::new(&program)).without_io_uring(errno);
+        let run = tests(haul_testkit::TestRun::new(&program)).without_io_uring(errno);
         let outcome = run.env("HAUL_SKIPS", skips.path()).finish().unwrap();
         assert!(outcome.succeeded(), "{}", outcome.printed());
         let recorded = std::fs::read_to_string(skips.path()).unwrap();

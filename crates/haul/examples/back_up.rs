@@ -8,7 +8,7 @@ fn main() -> Result<(), Error> {
     let summary = Copy::exactly("project", "backup").recursive().preserve_all().run()?;
     println!("{} files, {} bytes", summary.tally.files, summary.tally.bytes);
 
-    // Make it equal, also by deleting what only the backup has.
+    // Make it equal, and delete entries that only the backup has.
     Sync::new("project", "backup").delete().run()?;
 
     for file in hash_tree("backup")? {

@@ -15,7 +15,7 @@ use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
 #[must_use = "a copy does nothing until it is run"]
 pub struct Copy {
     sources: Vec<PathBuf>,
-    target: Target,
+    target: CopyTarget,
     options: CopyOptions,
     config: Config,
     cancel: CancelToken,
@@ -23,7 +23,7 @@ pub struct Copy {
 
 /// Where the copies go.
 #[derive(Clone, Debug)]
-enum Target {
+enum CopyTarget {
     /// To this path, or into it if it is a directory.
     To(PathBuf),
     /// To this path, even if it is a directory.
@@ -35,13 +35,13 @@ enum Target {
 impl Copy {
     /// Copies `source` to `target`, or into `target` if that is a directory, as `cp` does.
     pub fn new(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Self {
-        Self::with([source], Target::To(target.as_ref().into()))
+        Self::with([source], CopyTarget::To(target.as_ref().into()))
     }
 
     /// Copies `source` to `target`: the contents of a directory go into an existing `target`
     /// (`cp -T`).
     pub fn exactly(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Self {
-        Self::with([source], Target::Exactly(target.as_ref().into()))
+        Self::with([source], CopyTarget::Exactly(target.as_ref().into()))
     }
 
     /// Copies each source into an existing directory (`cp -t`).
@@ -49,10 +49,10 @@ impl Copy {
         sources: impl IntoIterator<Item = P>,
         directory: impl AsRef<Path>,
     ) -> Self {
-        Self::with(sources, Target::Into(directory.as_ref().into()))
+        Self::with(sources, CopyTarget::Into(directory.as_ref().into()))
     }
 
-    fn with<P: AsRef<Path>>(sources: impl IntoIterator<Item = P>, target: Target) -> Self {
+    fn with<P: AsRef<Path>>(sources: impl IntoIterator<Item = P>, target: CopyTarget) -> Self {
         Self {
             sources: sources.into_iter().map(|source| source.as_ref().into()).collect(),
             target,
@@ -123,16 +123,16 @@ impl Copy {
             deletion: None,
         };
         let outcome = haul_copy::run(&Alone, request, &collector);
-        collector.conclude(outcome)
+        collector.finish(outcome)
     }
 
     fn operands(&self) -> Result<Operands, Error> {
         let mut names = self.sources.iter().map(|path| c_path(path)).collect::<Result<Vec<_>, _>>()?;
         let (target_directory, no_target_directory) = match &self.target {
-            Target::Into(directory) => (Some(c_path(directory)?), false),
-            Target::To(target) | Target::Exactly(target) => {
+            CopyTarget::Into(directory) => (Some(c_path(directory)?), false),
+            CopyTarget::To(target) | CopyTarget::Exactly(target) => {
                 names.push(c_path(target)?);
-                (None, matches!(self.target, Target::Exactly(_)))
+                (None, matches!(self.target, CopyTarget::Exactly(_)))
             }
         };
         Ok(Operands { names, target_directory, no_target_directory, ..Operands::default() })

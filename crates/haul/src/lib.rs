@@ -87,7 +87,7 @@ pub use haul_flow::{
     CancelToken, Config, FlowKind, Kind, LimitValues, Limits, Problem, Report, Selection, Tally,
 };
 
-pub use haul_sync::{Deletion, Limit, SyncKind};
+pub use haul_sync::{DeletionOptions, Limit, SyncKind};
 
 pub use copy::Copy;
 pub use outcome::{Error, Summary};

@@ -9,7 +9,7 @@ use std::{error, fmt};
 use haul_copy::{Outcome, Refused};
 use haul_flow::{EntryReport, Line, Problem, Report, Severity, SlowRank, Standard, Tally, lock};
 
-/// What a run did.
+/// Counts and problems of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Counts of entries and bytes.
@@ -79,7 +79,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Returns the result of a copy.
-    pub(crate) fn conclude(self, outcome: Result<Outcome, Refused>) -> Result<Summary, Error> {
+    pub(crate) fn finish(self, outcome: Result<Outcome, Refused>) -> Result<Summary, Error> {
         let summary = self.into_summary();
         match outcome {
             Ok(Outcome::Success) => Ok(summary),

@@ -39,7 +39,7 @@ pub struct Sum {
     cancel: CancelToken,
 }
 
-/// The hashes of a run, and what was counted.
+/// The hashes of a run, and its counts.
 #[derive(Clone, Debug)]
 pub struct Hashes {
     /// The files in the order of the paths that were given, and below each sorted by path.
@@ -72,7 +72,8 @@ impl Sum {
         self
     }
 
-    /// Sets how the machine is used, and what is left out. By default haul decides, and nothing is.
+    /// Sets the use of the machine, and the selection. By default haul decides, and nothing is left
+    /// out.
     pub fn config(self, config: Config) -> Self {
         Self { config, ..self }
     }

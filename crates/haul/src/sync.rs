@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use haul_copy::{CopyOptions, CopyRequest, Difference, Operands, Update};
 use haul_flow::{Alone, CancelToken, Config, Report};
-use haul_sync::{Deletion, Options};
+use haul_sync::{DeletionOptions, Options};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
 
 /// A sync to run: makes a target directory equal to a source directory (`haul sync`).
 ///
-/// What is missing or differs is copied with all attributes, and what is the same is left alone.
-/// What only the target has stays, unless [`Sync::delete`] is called.
+/// Entries that are missing or differ are copied with all attributes; identical ones are left
+/// alone. Entries that only the target has stay, unless [`Sync::delete`] is called.
 ///
 /// The rules of the command hold here too, and a sync that breaks one is [`Error::NotStarted`] with
 /// a [`SyncKind`](crate::SyncKind): neither directory is inside the other, and nothing is deleted
 /// from the home directory or from the root of a mounted file system. Nothing is deleted after an
-/// error, if the source is empty, or if it would be more than [`Deletion::limit`]; these are
+/// error, if the source is empty, or if it would be more than [`DeletionOptions::limit`]; these are
 /// [`Error::Incomplete`] with a [`DeleteKind`](crate::DeleteKind).
 #[derive(Clone, Debug)]
 #[must_use = "a sync does nothing until it is run"]
@@ -42,15 +42,15 @@ impl Sync {
         }
     }
 
-    /// Deletes what only the target has, once everything else has succeeded. What the selection
-    /// leaves out stays, and by default at most half of a target with more than 1,000 entries is
-    /// deleted.
+    /// Deletes entries that only the target has, once everything else has succeeded. Entries that
+    /// the selection leaves out stay, and by default at most half of a target with more than 1,000
+    /// entries is deleted.
     pub fn delete(self) -> Self {
-        self.delete_with(Deletion::default())
+        self.delete_with(DeletionOptions::default())
     }
 
     /// Like [`Sync::delete`], with other limits.
-    pub fn delete_with(mut self, deletion: Deletion) -> Self {
+    pub fn delete_with(mut self, deletion: DeletionOptions) -> Self {
         self.options.deletion = Some(deletion);
         self
     }
@@ -62,7 +62,7 @@ impl Sync {
         self
     }
 
-    /// Makes what an earlier copy has too another name of the file there, instead of copying it.
+    /// Hard-links files to those in an earlier copy if they are the same, instead of copying them.
     /// May be called several times. A relative path is relative to the target.
     pub fn link_dest(mut self, earlier: impl AsRef<Path>) -> Self {
         self.options.link_dest.push(earlier.as_ref().into());
@@ -82,7 +82,7 @@ impl Sync {
         self.difference(|difference| difference.by_content = true)
     }
 
-    /// Changes nothing, and reports and counts what would be done.
+    /// Changes nothing, and reports and counts the steps that a run would take.
     pub fn dry_run(self) -> Self {
         self.options(|copy| (copy.dry_run, copy.verbose) = (true, true))
     }
@@ -93,7 +93,8 @@ impl Sync {
         self
     }
 
-    /// Sets how the machine is used, and what is left out. By default haul decides, and nothing is.
+    /// Sets the use of the machine, and the selection. By default haul decides, and nothing is left
+    /// out.
     pub fn config(self, config: Config) -> Self {
         Self { config, ..self }
     }
@@ -136,6 +137,6 @@ impl Sync {
         };
         let has_failed = || collector.has_failed();
         let outcome = haul_sync::run(&Alone, request, deletion.as_ref(), &has_failed, &collector);
-        collector.conclude(outcome)
+        collector.finish(outcome)
     }
 }

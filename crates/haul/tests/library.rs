@@ -1,4 +1,4 @@
-//! The library: what a program that embeds the copy relies on.
+//! The library: the behaviour that a program which embeds the copy relies on.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

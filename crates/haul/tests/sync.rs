@@ -1,4 +1,4 @@
-//! `Sync`: what it does, and that the rules which protect the user's data hold in the library.
+//! `Sync`: its effects, and the rules that protect the user's data, in the library.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use haul::flow::{EntryOutcome, EntryReport, Line, Report, Standard, Tally};
 use haul::options::{Backup, Update};
-use haul::{CancelToken, Config, CopyKind, DeleteKind, Deletion, Error, Limit, Problem, Selection};
+use haul::{CancelToken, Config, CopyKind, DeleteKind, DeletionOptions, Error, Limit, Problem, Selection};
 use haul::{Summary, Sync, SyncKind};
 
 /// Two trees: `same` is in both, `new` only in the source, `extra/one` and `two` only in the
@@ -99,14 +99,14 @@ fn nothing_is_deleted_after_an_error_or_for_an_empty_source() {
     let onto = Sync::new(&empty, &trees.target);
     assert_eq!(incomplete(onto.clone().delete().run()), DeleteKind::EmptySource);
     assert!(trees.has_extras() && trees.target.join("same").exists());
-    let really = Deletion { really: true, ..Deletion::default() };
+    let really = DeletionOptions { really: true, ..DeletionOptions::default() };
     assert_eq!(onto.delete_with(really).run().unwrap().tally.deleted, 4);
 }
 
 #[test]
 fn no_more_is_deleted_than_allowed_and_nothing_that_is_left_out() {
     let trees = trees();
-    let limit = |limit| Deletion { limit, ..Deletion::default() };
+    let limit = |limit| DeletionOptions { limit, ..DeletionOptions::default() };
     let few = trees.sync().delete_with(limit(Limit::Entries(2)));
     assert_eq!(incomplete(few.run()), DeleteKind::TooMany);
     assert!(trees.has_extras());
@@ -182,7 +182,7 @@ fn a_cancelled_sync_deletes_no_more() {
         fs::write(trees.target.join(format!("extra/{number}")), "").unwrap();
     }
     let token = CancelToken::default();
-    let really = Deletion { limit: Limit::Percent(100), ..Deletion::default() };
+    let really = DeletionOptions { limit: Limit::Percent(100), ..DeletionOptions::default() };
     let config = Config { jobs: Some(1), ..Config::default() };
     let cancelled = trees.sync().config(config).delete_with(really).cancel_with(&token);
     let outcome = cancelled.run_with(&Canceller(token.clone(), EntryOutcome::Deleted));
@@ -217,7 +217,7 @@ fn nothing_is_deleted_from_the_home_directory() {
         assert_eq!(not_started(sync.clone().delete().run()), SyncKind::HomeDirectory);
         assert!(folder.join("target/two").exists());
         sync.run().unwrap();
-        sync.delete_with(Deletion { really: true, ..Deletion::default() }).run().unwrap();
+        sync.delete_with(DeletionOptions { really: true, ..DeletionOptions::default() }).run().unwrap();
         assert!(!folder.join("target/two").exists());
         return;
     }

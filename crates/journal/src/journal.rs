@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::PartialFile;
-use crate::record::{MAGIC, Record, parse};
+use crate::record::{JournalRecord, MAGIC, parse};
 use crate::stamp::{EntryKey, MadeDirectory, Stamp};
 
 /// Completed entries are written when this many wait, or when the first has waited for
@@ -25,8 +25,8 @@ const WAITING_MAX: usize = 1024;
 /// See [`WAITING_MAX`]. Then the file is also flushed, for the same reason in a power cut.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long to wait for another run's lock. A child that a killed run has just forked holds the
-/// lock until its `exec`.
+/// Maximum wait for another run's lock. A child that a killed run has just forked holds the lock
+/// until its `exec`.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// One run of a copy that may take several. Temporary names are derived from it.
@@ -84,7 +84,7 @@ impl From<io::Error> for JournalError {
 
 /// Sum of the records of a journal.
 #[derive(Default)]
-struct Known {
+struct JournalContent {
     run: Option<(u64, u8)>,
     starts: u32,
     done: HashMap<EntryKey, Stamp>,
@@ -106,7 +106,7 @@ pub struct Journal {
     cut_off: u64,
 }
 
-/// The open file, and what this run adds to it.
+/// The open file, and the records that this run adds to it.
 #[derive(Debug)]
 struct Appended {
     file: File,
@@ -116,7 +116,7 @@ struct Appended {
     waiting: Vec<(EntryKey, Stamp)>,
     since: Instant,
     /// The first error. Nothing is written after it: a record that was written in part would hide
-    /// what follows.
+    /// later ones.
     failure: Option<JournalError>,
     has_failed: bool,
 }
@@ -132,8 +132,8 @@ impl Journal {
         Self::begin(path, open_locked(path, Access::Usual)?, spec, note)
     }
 
-    /// Like [`Journal::open`], for a path that the user didn't choose: anybody may write to a
-    /// directory like `/tmp`, and what a journal says is believed.
+    /// Like [`Journal::open`], for a path that the user didn't choose. A journal is trusted, and
+    /// anybody may write to a directory like `/tmp`.
     ///
     /// # Errors
     /// Also if it is not a regular file of this user.
@@ -143,7 +143,7 @@ impl Journal {
 
     fn begin(
         path: &Path,
-        (mut file, not_locked): (File, Option<io::Error>),
+        OpenedFile { mut file, not_locked }: OpenedFile,
         spec: u64,
         note: u8,
     ) -> Result<Self, JournalError> {
@@ -153,7 +153,7 @@ impl Journal {
         parse(&bytes)?;
         file.read_to_end(&mut bytes)?;
         let (records, end) = parse(&bytes)?;
-        let Known { run, starts, done, begun, unfinished } = Known::of(records, spec)?;
+        let JournalContent { run, starts, done, begun, unfinished } = JournalContent::of(records, spec)?;
         let is_new = bytes.is_empty();
         if !is_new && (run.is_none() || starts == 0) {
             return Err(JournalError::Damaged);
@@ -161,9 +161,9 @@ impl Journal {
         let (number, note) = run.unwrap_or_else(|| (RandomState::new().hash_one(0), note));
         let run_id = RunId { number, epoch: starts.saturating_add(1) };
         // Without this record a later run would reuse this run's temporary names.
-        let mut first = Record::Start.framed()?;
+        let mut first = JournalRecord::Start.framed()?;
         if is_new {
-            first = [MAGIC, &Record::Run { number, spec, note }.framed()?, &first].concat();
+            first = [MAGIC, &JournalRecord::Run { number, spec, note }.framed()?, &first].concat();
         }
         // A damaged record would hide those appended after it.
         file.set_len(end as u64)?;
@@ -262,27 +262,27 @@ impl Journal {
 
     /// Records that a large file was begun.
     pub fn file_begun(&self, entry: EntryKey, ticket: Vec<u8>) {
-        self.add_work(&Record::Begun { entry, ticket });
+        self.add_work(&JournalRecord::Begun { entry, ticket });
     }
 
     /// Records that a range of a large file was moved, with hashes of its content, or without.
     /// Its data must be on storage.
     pub fn range_moved(&self, entry: EntryKey, range: Range<u64>, hashes: Vec<u8>) {
-        self.add_work(&Record::Moved { entry, range, hashes });
+        self.add_work(&JournalRecord::Moved { entry, range, hashes });
     }
 
     /// Records that a directory was made. Unless this is flushed before the directory is used, a
     /// power cut may leave a directory whose attributes no run finishes.
     pub fn directory_made(&self, entry: EntryKey, directory: MadeDirectory) {
-        self.add_work(&Record::Made { entry, directory });
+        self.add_work(&JournalRecord::Made { entry, directory });
     }
 
     /// Records that the copy is complete: later runs find every directory as any other.
     pub fn complete(&self) {
-        self.lock().add(&Record::Complete);
+        self.lock().add(&JournalRecord::Complete);
     }
 
-    /// Writes what waits, and flushes the file.
+    /// Writes the pending records, and flushes the file.
     pub fn flush(&self) {
         self.lock().write(true);
     }
@@ -306,7 +306,7 @@ impl Journal {
         directory.set_times(times).or(Ok(()))
     }
 
-    fn add_work(&self, record: &Record) {
+    fn add_work(&self, record: &JournalRecord) {
         let mut appended = self.lock();
         appended.has_work = true;
         appended.add(record);
@@ -328,7 +328,7 @@ impl Drop for Journal {
 }
 
 impl Appended {
-    fn add(&mut self, record: &Record) {
+    fn add(&mut self, record: &JournalRecord) {
         let written = |file: &mut File| Ok(file.write_all(&record.framed()?)?);
         if !self.has_failed
             && let Err(error) = written(&mut self.file)
@@ -341,7 +341,7 @@ impl Appended {
     fn write(&mut self, flushes: bool) {
         let waiting = take(&mut self.waiting);
         for entries in waiting.chunks(WAITING_MAX) {
-            self.add(&Record::Done(entries.to_vec()));
+            self.add(&JournalRecord::Done(entries.to_vec()));
         }
         if flushes
             && self.has_work
@@ -358,30 +358,30 @@ impl Appended {
     }
 }
 
-impl Known {
-    fn of(records: Vec<Record>, spec: u64) -> Result<Self, JournalError> {
+impl JournalContent {
+    fn of(records: Vec<JournalRecord>, spec: u64) -> Result<Self, JournalError> {
         let mut known = Self::default();
         for record in records {
             match record {
-                Record::Run { number, spec: other, note } if other == spec => {
+                JournalRecord::Run { number, spec: other, note } if other == spec => {
                     known.run = Some((number, note));
                 }
-                Record::Run { .. } => return Err(JournalError::OtherRun),
-                Record::Start => known.starts = known.starts.saturating_add(1),
+                JournalRecord::Run { .. } => return Err(JournalError::OtherRun),
+                JournalRecord::Start => known.starts = known.starts.saturating_add(1),
                 // Of several records of an entry, the last one counts.
-                Record::Done(entries) => known.done.extend(entries),
-                Record::Begun { entry, ticket } => {
+                JournalRecord::Done(entries) => known.done.extend(entries),
+                JournalRecord::Begun { entry, ticket } => {
                     let begun = known.begun.entry(entry).or_default();
                     // Another target was begun: the ranges moved so far are not in it.
                     if begun.ticket != ticket {
                         *begun = PartialFile { ticket, ..PartialFile::default() };
                     }
                 }
-                Record::Made { entry, directory } => {
+                JournalRecord::Made { entry, directory } => {
                     known.unfinished.insert(entry, directory);
                 }
-                Record::Complete => known.unfinished.clear(),
-                Record::Moved { entry, range, hashes } => {
+                JournalRecord::Complete => known.unfinished.clear(),
+                JournalRecord::Moved { entry, range, hashes } => {
                     if let Some(begun) = known.begun.get_mut(&entry) {
                         begun.done.push(range.clone());
                         begun.hashes.extend((!hashes.is_empty()).then_some((range, hashes)));
@@ -402,8 +402,14 @@ enum Access {
     Private,
 }
 
-/// Opens and locks the file. If the file system has no locks, returns why it is not locked.
-fn open_locked(path: &Path, access: Access) -> Result<(File, Option<io::Error>), JournalError> {
+/// A file that was opened and, if its file system has locks, locked.
+struct OpenedFile {
+    file: File,
+    not_locked: Option<io::Error>,
+}
+
+/// Opens and locks the file.
+fn open_locked(path: &Path, access: Access) -> Result<OpenedFile, JournalError> {
     let deadline = Instant::now() + LOCK_WAIT;
     loop {
         let mut how = File::options();
@@ -436,7 +442,7 @@ fn open_locked(path: &Path, access: Access) -> Result<(File, Option<io::Error>),
         }
         match std::fs::metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
-                return Ok((file, not_locked));
+                return Ok(OpenedFile { file, not_locked });
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}

@@ -7,15 +7,15 @@
 //! One machine and ranks use the same format, so a copy may be begun by one and finished by the
 //! other.
 //!
-//! Guarantee: what a journal contains was reported as done, and was on storage at that time. So
-//! callers add an entry after they have flushed its data.
+//! Guarantee: every entry in a journal was complete and on storage when it was recorded. So callers
+//! add an entry after they have flushed its data.
 
 mod journal;
 mod record;
 mod stamp;
 
 pub use journal::{Journal, JournalError, RunId};
-pub use stamp::{EntryKey, MadeDirectory, Stamp, State, is_settled};
+pub use stamp::{EntryKey, MadeDirectory, Stamp, StampedState, is_past_clock_tick};
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// A partial target of a large file, left by an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialFile {
-    /// What the tool needs to open the target.
+    /// The tool's data for opening the target; opaque here.
     pub ticket: Vec<u8>,
     /// Ranges already moved, in any order.
     pub done: Vec<Range<u64>>,

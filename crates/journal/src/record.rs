@@ -26,7 +26,7 @@ const HEAD: usize = 6;
 
 /// A record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum JournalRecord {
     /// First record: the number shared by all runs, a fingerprint of the job, and a note.
     Run { number: u64, spec: u64, note: u8 },
     /// A run has started.
@@ -43,7 +43,7 @@ pub(crate) enum Record {
     Complete,
 }
 
-impl Record {
+impl JournalRecord {
     fn pack(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut put = |kind: u8, numbers: &[u64], rest: &[u8]| {
@@ -115,7 +115,7 @@ fn frame(payload: &[u8]) -> Result<Vec<u8>, JournalError> {
 
 /// Parses the records up to the first that is damaged. Returns its offset too: 0 if not even the
 /// magic is complete.
-pub(crate) fn parse(bytes: &[u8]) -> Result<(Vec<Record>, usize), JournalError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<(Vec<JournalRecord>, usize), JournalError> {
     if MAGIC.starts_with(bytes) && bytes.len() < MAGIC.len() {
         return Ok((Vec::new(), 0));
     }
@@ -126,7 +126,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Vec<Record>, usize), JournalError> 
     }
     let (mut records, mut at) = (Vec::new(), MAGIC.len());
     while let Some(payload) = payload(&bytes[at..]) {
-        let Some(record) = Record::unpack(payload) else { break };
+        let Some(record) = JournalRecord::unpack(payload) else { break };
         records.push(record);
         at += HEAD + payload.len();
     }
@@ -148,15 +148,15 @@ mod tests {
     #[test]
     fn records_are_read_as_they_were_written() {
         let records = [
-            Record::Run { number: u64::MAX, spec: 7, note: 1 },
-            Record::Start,
-            Record::Done(Vec::new()),
-            Record::Done((0..1000).map(|key| (EntryKey(key), Stamp(key * 3))).collect()),
-            Record::Begun { entry: EntryKey(6), ticket: b"ticket".to_vec() },
-            Record::Moved { entry: EntryKey(6), range: 1..u64::MAX, hashes: Vec::new() },
-            Record::Moved { entry: EntryKey(6), range: 1..7, hashes: vec![8; 4096] },
-            Record::Made { entry: EntryKey(8), directory: MadeDirectory { inode: 9, born: u64::MAX } },
-            Record::Complete,
+            JournalRecord::Run { number: u64::MAX, spec: 7, note: 1 },
+            JournalRecord::Start,
+            JournalRecord::Done(Vec::new()),
+            JournalRecord::Done((0..1000).map(|key| (EntryKey(key), Stamp(key * 3))).collect()),
+            JournalRecord::Begun { entry: EntryKey(6), ticket: b"ticket".to_vec() },
+            JournalRecord::Moved { entry: EntryKey(6), range: 1..u64::MAX, hashes: Vec::new() },
+            JournalRecord::Moved { entry: EntryKey(6), range: 1..7, hashes: vec![8; 4096] },
+            JournalRecord::Made { entry: EntryKey(8), directory: MadeDirectory { inode: 9, born: u64::MAX } },
+            JournalRecord::Complete,
         ];
         let mut bytes = MAGIC.to_vec();
         records.iter().for_each(|record| bytes.extend(record.framed().unwrap()));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_damaged_record_ends_the_journal() {
-        let record = Record::Begun { entry: EntryKey(6), ticket: vec![9; 40] };
+        let record = JournalRecord::Begun { entry: EntryKey(6), ticket: vec![9; 40] };
         let first = [MAGIC, &record.framed().unwrap()].concat();
         let whole = [&first[..], &record.framed().unwrap(), &record.framed().unwrap()].concat();
         for at in first.len()..first.len() + HEAD + 49 {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_journals_of_this_release_are_told_apart() {
+    fn files_that_are_no_journals_of_this_release_are_distinguished() {
         assert!(matches!(parse(b"a letter to my aunt"), Err(JournalError::NoJournal)));
         let older = frame(b"\0\x07\x07\0").unwrap();
         for content in [&older[..], b"haul journal 2\n", b"haul journal 4\nmore"] {

@@ -1,4 +1,4 @@
-//! Stamps: what an entry's source and target looked like when the entry was complete.
+//! Stamps: states of an entry's source and target at the time the entry was complete.
 //!
 //! Sources are stat'ed *before* they are read and targets *after* everything is done, so a source
 //! that changes in between no longer matches its stamp and is copied again. A stamp covers, for
@@ -40,7 +40,7 @@ impl Stamp {
     /// Returns the stamp of an entry; [`Stamp::NONE`] if the target is of another type. It is not
     /// the copy itself then, but a symbolic link to it, for instance.
     #[must_use]
-    pub fn of(source: &State, target: &State) -> Self {
+    pub fn of(source: &StampedState, target: &StampedState) -> Self {
         if source.kind != target.kind || source.kind == FileType::Directory {
             return Self::NONE;
         }
@@ -55,7 +55,7 @@ impl Stamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MadeDirectory {
     pub(crate) inode: u64,
-    /// Its birth time in nanoseconds. It tells a directory that got the same inode number later.
+    /// Its birth time in nanoseconds. It identifies a later directory with the same inode number.
     pub(crate) born: u64,
 }
 
@@ -71,13 +71,13 @@ impl MadeDirectory {
 
 /// State of one side of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct StampedState {
     /// File system id, inode number, size, mtime and ctime.
     numbers: [u64; 7],
     kind: FileType,
 }
 
-impl State {
+impl StampedState {
     /// Returns the state of a file on the file system with this id.
     #[must_use]
     pub fn new(file_system: u64, stat: &Stat) -> Self {
@@ -109,7 +109,7 @@ const COARSE_TICK: Duration = Duration::from_secs(2);
 /// True if any later change of a file that was just stat'ed will show in its times. A file that was
 /// changed a moment ago may be changed again within the same tick of the file system's clock.
 #[must_use]
-pub fn is_settled(stat: &Stat) -> bool {
+pub fn is_past_clock_tick(stat: &Stat) -> bool {
     let Timestamp { seconds, nanoseconds } = stat.changed;
     let tick = if nanoseconds == 0 { COARSE_TICK } else { TICK };
     let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else { return false };

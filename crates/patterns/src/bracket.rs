@@ -3,7 +3,7 @@
 use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::case;
-use crate::Refused;
+use crate::InvalidPattern;
 
 /// The definition of a character, and the treatment of case and line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Alphabet {
     }
 
     /// Returns the set of these ranges, or its complement.
-    pub fn set(self, ranges: &[(char, char)], negated: bool) -> Class {
+    pub(crate) fn set(self, ranges: &[(char, char)], negated: bool) -> Class {
         let class = if self.utf8 {
             let ranges = ranges.iter().map(|(start, end)| ClassUnicodeRange::new(*start, *end));
             Class::Unicode(ClassUnicode::new(ranges))
@@ -98,9 +98,14 @@ impl Alphabet {
         }
     }
 
-    /// Returns a named class or its complement.
-    pub fn class(self, name: &[u8], negated: bool) -> Class {
-        self.set(&self.named(name).unwrap_or_default(), negated)
+    /// Returns a named class.
+    pub fn class(self, name: &[u8]) -> Class {
+        self.set(&self.named(name).unwrap_or_default(), false)
+    }
+
+    /// Returns the complement of a named class.
+    pub fn class_complement(self, name: &[u8]) -> Class {
+        self.set(&self.named(name).unwrap_or_default(), true)
     }
 
     /// Decodes the first character of a text and its length: an invalid byte as `Err`, and in a
@@ -121,7 +126,7 @@ impl Alphabet {
 
 /// Where a bracket expression appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum BracketContext {
     /// In a regular expression.
     Expression,
     /// In a shell pattern.
@@ -132,60 +137,66 @@ pub enum Place {
 ///
 /// # Errors
 /// If the expression is invalid.
-pub fn read(text: &[u8], alphabet: Alphabet, place: Place) -> Result<(Class, usize), Refused> {
-    let mut reader = Reader { text, at: 0, alphabet, place, ranges: Vec::new() };
-    let negated = matches!((text.first(), place), (Some(b'^'), _) | (Some(b'!'), Place::Glob));
+pub fn read(
+    text: &[u8],
+    alphabet: Alphabet,
+    place: BracketContext,
+) -> Result<(Class, usize), InvalidPattern> {
+    let mut reader = BracketReader { text, at: 0, alphabet, place, ranges: Vec::new() };
+    let negated = matches!((text.first(), place), (Some(b'^'), _) | (Some(b'!'), BracketContext::Glob));
     reader.at = usize::from(negated);
     let begin = reader.at;
     loop {
         let rest = &text[reader.at..];
         match rest {
-            [] => return Err(Refused::UnmatchedBracket),
+            [] => return Err(InvalidPattern::UnmatchedBracket),
             [b']', ..] if reader.at > begin => break,
             // `-` is literal only as the first or last item or as the end of a range.
             [b'-', after @ ..]
-                if place == Place::Expression && reader.at > begin && after.first() != Some(&b']') =>
+                if place == BracketContext::Expression
+                    && reader.at > begin
+                    && after.first() != Some(&b']') =>
             {
-                return Err(Refused::InvalidRangeEnd);
+                return Err(InvalidPattern::InvalidRangeEnd);
             }
             _ => reader.item()?,
         }
     }
     let colons = reader.at - begin > 1 && text[begin] == b':' && text[reader.at - 1] == b':';
-    if place == Place::Expression && colons && !negated {
-        return Err(Refused::ClassOutsideBrackets);
+    if place == BracketContext::Expression && colons && !negated {
+        return Err(InvalidPattern::ClassOutsideBrackets);
     }
     Ok((alphabet.set(&reader.ranges, negated), reader.at + 1))
 }
 
-struct Reader<'a> {
+struct BracketReader<'a> {
     text: &'a [u8],
     at: usize,
     alphabet: Alphabet,
-    place: Place,
+    place: BracketContext,
     ranges: Vec<(char, char)>,
 }
 
-impl Reader<'_> {
+impl BracketReader<'_> {
     /// Reads a delimited item such as `[:alpha:]`, if there is one.
-    fn quoted(&mut self, kind: u8) -> Result<Option<Vec<u8>>, Refused> {
+    fn quoted(&mut self, kind: u8) -> Result<Option<Vec<u8>>, InvalidPattern> {
         let rest = &self.text[self.at..];
         if !rest.starts_with(&[b'[', kind]) {
             return Ok(None);
         }
         let inner = &rest[2..];
         let end = inner.windows(2).position(|pair| pair == [kind, b']']);
-        let end = end.ok_or(Refused::UnmatchedBracket)?;
+        let end = end.ok_or(InvalidPattern::UnmatchedBracket)?;
         self.at += end + 4;
         Ok(Some(inner[..end].to_vec()))
     }
 
-    fn item(&mut self) -> Result<(), Refused> {
+    fn item(&mut self) -> Result<(), InvalidPattern> {
         if let Some(name) = self.quoted(b':')? {
             // Ignoring case, `[:upper:]` and `[:lower:]` match any letter, including caseless ones.
             let is_cased = matches!(name.as_slice(), b"upper" | b"lower");
             let name = if is_cased && self.alphabet.ignore_case { b"alpha" } else { name.as_slice() };
-            let class = self.alphabet.named(name).ok_or(Refused::UnknownClass)?;
+            let class = self.alphabet.named(name).ok_or(InvalidPattern::UnknownClass)?;
             self.ranges.extend(class);
             return self.no_range();
         }
@@ -196,14 +207,14 @@ impl Reader<'_> {
         }
         let start = self.end_of_range()?;
         let is_range = match &self.text[self.at..] {
-            [b'-'] => return Err(Refused::UnmatchedBracket),
+            [b'-'] => return Err(InvalidPattern::UnmatchedBracket),
             [b'-', after, ..] => *after != b']',
             _ => false,
         };
         let end = if is_range {
             self.at += 1;
             if self.text[self.at..].starts_with(b"[:") || self.text[self.at..].starts_with(b"[=") {
-                return Err(Refused::InvalidRangeEnd);
+                return Err(InvalidPattern::InvalidRangeEnd);
             }
             self.end_of_range()?
         } else {
@@ -214,25 +225,25 @@ impl Reader<'_> {
             // To the C library, an invalid byte sorts after all characters.
             (Some(start), None) => self.ranges.push((start, char::MAX)),
             (None, None) if !is_range => {}
-            _ => return Err(Refused::InvalidRangeEnd),
+            _ => return Err(InvalidPattern::InvalidRangeEnd),
         }
         Ok(())
     }
 
     /// Rejects a class used as the start of a range.
-    fn no_range(&self) -> Result<(), Refused> {
+    fn no_range(&self) -> Result<(), InvalidPattern> {
         match &self.text[self.at..] {
-            [b'-', after, ..] if *after != b']' => Err(Refused::InvalidRangeEnd),
+            [b'-', after, ..] if *after != b']' => Err(InvalidPattern::InvalidRangeEnd),
             _ => Ok(()),
         }
     }
 
     /// Reads a range endpoint: a character, or `None` for an invalid byte in a regular expression.
-    fn end_of_range(&mut self) -> Result<Option<char>, Refused> {
+    fn end_of_range(&mut self) -> Result<Option<char>, InvalidPattern> {
         if let Some(symbol) = self.quoted(b'.')? {
             return self.only(&symbol);
         }
-        if self.place == Place::Glob && self.text.get(self.at) == Some(&b'\\') {
+        if self.place == BracketContext::Glob && self.text.get(self.at) == Some(&b'\\') {
             self.at += 1;
         }
         match (self.alphabet.first(&self.text[self.at..]), self.place) {
@@ -240,19 +251,19 @@ impl Reader<'_> {
                 self.at += length;
                 Ok(Some(character))
             }
-            (Some((Err(_), length)), Place::Expression) => {
+            (Some((Err(_), length)), BracketContext::Expression) => {
                 self.at += length;
                 Ok(None)
             }
-            _ => Err(Refused::UnmatchedBracket),
+            _ => Err(InvalidPattern::UnmatchedBracket),
         }
     }
 
-    fn only(&self, text: &[u8]) -> Result<Option<char>, Refused> {
+    fn only(&self, text: &[u8]) -> Result<Option<char>, InvalidPattern> {
         match (self.alphabet.first(text), self.place) {
             (Some((Ok(character), length)), _) if length == text.len() => Ok(Some(character)),
-            (Some((Err(_), length)), Place::Expression) if length == text.len() => Ok(None),
-            _ => Err(Refused::InvalidCollation),
+            (Some((Err(_), length)), BracketContext::Expression) if length == text.len() => Ok(None),
+            _ => Err(InvalidPattern::InvalidCollation),
         }
     }
 }

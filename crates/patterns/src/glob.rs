@@ -7,8 +7,8 @@
 
 use regex_syntax::hir::Class;
 
-use super::Refused;
-use super::bracket::{self, Alphabet, Place};
+use super::InvalidPattern;
+use super::bracket::{self, Alphabet, BracketContext};
 
 /// Returns the only string that a pattern matches, if it has no wildcards.
 pub fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
@@ -30,13 +30,13 @@ pub fn literal(pattern: &[u8]) -> Option<Vec<u8>> {
 pub struct Glob {
     /// Tokens for matching by character. `None` if the locale or the pattern is not UTF-8, or if it
     /// makes no difference.
-    by_characters: Option<Vec<Token>>,
+    by_characters: Option<Vec<GlobToken>>,
     /// Tokens for matching by byte.
-    by_bytes: Vec<Token>,
+    by_bytes: Vec<GlobToken>,
 }
 
 #[derive(Clone, Debug)]
-enum Token {
+enum GlobToken {
     Byte(u8),
     /// `*`: any number of bytes.
     Star,
@@ -48,7 +48,7 @@ enum Token {
 
 /// Where a match may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum MatchEnd {
     /// At the end of the name.
     Name,
     /// At the end of the name, or before a slash.
@@ -59,14 +59,15 @@ impl Glob {
     /// Compiles a pattern of any length.
     pub fn new(pattern: &[u8], utf8: bool) -> Self {
         let by_bytes = tokens(pattern, false);
-        let has_characters = by_bytes.iter().any(|token| matches!(token, Token::Any | Token::Class(_)));
+        let has_characters =
+            by_bytes.iter().any(|token| matches!(token, GlobToken::Any | GlobToken::Class(_)));
         let is_text = utf8 && has_characters && str::from_utf8(pattern).is_ok();
         Self { by_characters: is_text.then(|| tokens(pattern, true)), by_bytes }
     }
 
     /// True if the pattern matches from the start of a name. A name that is valid UTF-8 may also
     /// match by byte, as in GNU's programs.
-    pub fn matches(&self, name: &[u8], end: End) -> bool {
+    pub fn matches(&self, name: &[u8], end: MatchEnd) -> bool {
         let text = self.by_characters.as_ref().zip(str::from_utf8(name).ok());
         text.is_some_and(|(tokens, text)| matches(tokens, name, Some(text), end))
             || matches(&self.by_bytes, name, None, end)
@@ -75,36 +76,36 @@ impl Glob {
     /// True if a bracket expression of the pattern is invalid, so that it matches nothing.
     pub fn is_invalid(&self) -> bool {
         let tokens = self.by_characters.as_ref().unwrap_or(&self.by_bytes);
-        tokens.iter().any(|token| matches!(token, Token::Never))
+        tokens.iter().any(|token| matches!(token, GlobToken::Never))
     }
 
     /// True if the pattern begins with a star, so a match at any position is also a match at the
     /// start.
     pub fn begins_anywhere(&self) -> bool {
-        matches!(self.by_bytes.first(), Some(Token::Star))
+        matches!(self.by_bytes.first(), Some(GlobToken::Star))
     }
 }
 
-fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
+fn tokens(glob: &[u8], utf8: bool) -> Vec<GlobToken> {
     let alphabet = Alphabet { utf8, ignore_case: false, terminator: 0 };
     let mut tokens = Vec::new();
     let mut at = 0;
     while at < glob.len() {
         let (token, length) = match &glob[at..] {
-            [b'*', ..] => (Token::Star, 1),
-            [b'?', ..] => (Token::Any, 1),
-            [b'\\', byte, ..] => (Token::Byte(*byte), 2),
-            [b'[', rest @ ..] => match bracket::read(rest, alphabet, Place::Glob) {
-                Ok((class, length)) => (Token::Class(Box::new(class)), 1 + length),
-                Err(Refused::UnmatchedBracket) => (Token::Byte(b'['), 1),
+            [b'*', ..] => (GlobToken::Star, 1),
+            [b'?', ..] => (GlobToken::Any, 1),
+            [b'\\', byte, ..] => (GlobToken::Byte(*byte), 2),
+            [b'[', rest @ ..] => match bracket::read(rest, alphabet, BracketContext::Glob) {
+                Ok((class, length)) => (GlobToken::Class(Box::new(class)), 1 + length),
+                Err(InvalidPattern::UnmatchedBracket) => (GlobToken::Byte(b'['), 1),
                 // In the C library, an unknown class name makes the whole pattern match nothing.
-                Err(_) => return vec![Token::Never],
+                Err(_) => return vec![GlobToken::Never],
             },
-            [byte, ..] => (Token::Byte(*byte), 1),
+            [byte, ..] => (GlobToken::Byte(*byte), 1),
             [] => break,
         };
         // Consecutive stars are equivalent to one.
-        if !matches!((&token, tokens.last()), (Token::Star, Some(Token::Star))) {
+        if !matches!((&token, tokens.last()), (GlobToken::Star, Some(GlobToken::Star))) {
             tokens.push(token);
         }
         at += length;
@@ -116,15 +117,15 @@ fn tokens(glob: &[u8], utf8: bool) -> Vec<Token> {
 /// Matches tokens against a name. `text` is the same name if it is matched by character.
 ///
 /// Backtracking to the last star is enough: it can consume whatever an earlier star could instead.
-fn matches(tokens: &[Token], name: &[u8], text: Option<&str>, end: End) -> bool {
+fn matches(tokens: &[GlobToken], name: &[u8], text: Option<&str>, end: MatchEnd) -> bool {
     let (mut token, mut at) = (0, 0);
     // The token after the last star, and the position in the name last tried for it.
     let mut back: Option<(usize, usize)> = None;
     loop {
         let step = match tokens.get(token) {
-            None if at == name.len() || (end == End::Component && name[at] == b'/') => return true,
-            None | Some(Token::Never) => None,
-            Some(Token::Star) => {
+            None if at == name.len() || (end == MatchEnd::Component && name[at] == b'/') => return true,
+            None | Some(GlobToken::Never) => None,
+            Some(GlobToken::Star) => {
                 back = Some((token + 1, at));
                 Some(0)
             }
@@ -142,14 +143,14 @@ fn matches(tokens: &[Token], name: &[u8], text: Option<&str>, end: End) -> bool 
 }
 
 /// Returns how many bytes of a name a token matches.
-fn length(token: &Token, name: &[u8], text: Option<&str>, at: usize) -> Option<usize> {
+fn length(token: &GlobToken, name: &[u8], text: Option<&str>, at: usize) -> Option<usize> {
     let first = *name.get(at)?;
-    if let Token::Byte(byte) = token {
+    if let GlobToken::Byte(byte) = token {
         return (*byte == first).then_some(1);
     }
     let Some(text) = text else {
         let has = match token {
-            Token::Class(class) => has(class, u32::from(first)),
+            GlobToken::Class(class) => has(class, u32::from(first)),
             _ => true,
         };
         return has.then_some(1);
@@ -157,7 +158,7 @@ fn length(token: &Token, name: &[u8], text: Option<&str>, at: usize) -> Option<u
     // Fails in the middle of a character, where backtracking may have led.
     let character = text.get(at..)?.chars().next()?;
     let has = match token {
-        Token::Class(class) => has(class, u32::from(character)),
+        GlobToken::Class(class) => has(class, u32::from(character)),
         _ => true,
     };
     has.then_some(character.len_utf8())
@@ -201,20 +202,20 @@ mod tests {
             let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
             let glob = Glob::new(pattern, true);
             let expected = slowly(pattern, name);
-            proptest::prop_assert_eq!(glob.matches(name, End::Name), expected);
+            proptest::prop_assert_eq!(glob.matches(name, MatchEnd::Name), expected);
             if let Some(text) = literal(pattern) {
                 proptest::prop_assert_eq!(text == name, expected);
             }
             let ends = (0..=name.len()).filter(|end| *end == name.len() || name[*end] == b'/');
             let by_component = ends.into_iter().any(|end| slowly(pattern, &name[..end]));
-            proptest::prop_assert_eq!(glob.matches(name, End::Component), by_component);
+            proptest::prop_assert_eq!(glob.matches(name, MatchEnd::Component), by_component);
         }
     }
 
     #[test]
     fn characters_are_matched_whole_and_never_in_their_middle() {
         let matches = |pattern: &str, name: &str| {
-            Glob::new(pattern.as_bytes(), true).matches(name.as_bytes(), End::Name)
+            Glob::new(pattern.as_bytes(), true).matches(name.as_bytes(), MatchEnd::Name)
         };
         assert!(matches("*[é]", "aé") && matches("?", "é") && !matches("[è]", "é") && !matches("a?b", "aéé"));
         assert!(matches("*[!a]", "é"));
@@ -224,7 +225,9 @@ mod tests {
     fn a_class_name_without_its_brackets_is_a_set_of_letters() {
         let glob = Glob::new(b"[:space:]", true);
         assert!(
-            glob.matches(b"s", End::Name) && glob.matches(b":", End::Name) && !glob.matches(b" ", End::Name)
+            glob.matches(b"s", MatchEnd::Name)
+                && glob.matches(b":", MatchEnd::Name)
+                && !glob.matches(b" ", MatchEnd::Name)
         );
     }
 }

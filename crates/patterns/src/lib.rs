@@ -12,7 +12,7 @@ pub use set::GlobSet;
 
 /// Why a pattern is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum InvalidPattern {
     /// A bracket expression has no end.
     UnmatchedBracket,
     /// A group has no end.
@@ -41,10 +41,10 @@ pub enum Refused {
     TooBig,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for InvalidPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, out)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for InvalidPattern {}

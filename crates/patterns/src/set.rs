@@ -12,9 +12,9 @@
 
 use std::collections::HashSet;
 
-use crate::glob::{End, Glob, literal};
+use crate::glob::{Glob, MatchEnd, literal};
 
-/// Maximum size of what a pattern expands to, in bytes.
+/// Maximum size of the expansion of a pattern, in bytes.
 const EXPANDED_BYTES_MAX: usize = 4 << 20;
 const DEPTH_MAX: usize = 100;
 
@@ -57,13 +57,13 @@ impl GlobSet {
 
     /// True if any pattern matches the whole name.
     pub fn matches(&self, name: &[u8]) -> bool {
-        self.names.contains(name) || self.globs.iter().any(|glob| glob.matches(name, End::Name))
+        self.names.contains(name) || self.globs.iter().any(|glob| glob.matches(name, MatchEnd::Name))
     }
 }
 
 /// Expands the braces of a pattern; `None` if it is invalid.
 fn expand(pattern: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut reader = Reader { rest: pattern, size: pattern.len(), depth: 0 };
+    let mut reader = SetReader { rest: pattern, size: pattern.len(), depth: 0 };
     reader.skip_directories();
     if reader.rest.is_empty() && !pattern.is_empty() {
         return Some(vec![b"*".to_vec()]);
@@ -71,14 +71,14 @@ fn expand(pattern: &[u8]) -> Option<Vec<Vec<u8>>> {
     reader.branch()
 }
 
-struct Reader<'a> {
+struct SetReader<'a> {
     rest: &'a [u8],
     /// Length of the whole pattern. An alternative is at most twice as long.
     size: usize,
     depth: usize,
 }
 
-impl Reader<'_> {
+impl SetReader<'_> {
     fn skip_directories(&mut self) {
         while let Some(rest) = self.rest.strip_prefix(b"**/") {
             self.rest = rest;
@@ -139,7 +139,7 @@ impl Reader<'_> {
         Some(all)
     }
 
-    /// Reads a bracket expression, and quotes what would be special in a shell pattern.
+    /// Reads a bracket expression, and quotes characters that are special in a shell pattern.
     fn bracket(&mut self) -> Option<Vec<u8>> {
         let begin = 1 + usize::from(matches!(self.rest.get(1), Some(b'!' | b'^')));
         // A `]` at the start is literal.

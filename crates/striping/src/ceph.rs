@@ -65,7 +65,7 @@ impl CephLayout {
         text.into_bytes()
     }
 
-    /// Reduces the stripe count to what `size` bytes use, at least one.
+    /// Reduces the stripe count to the number of stripes that `size` bytes use, at least one.
     #[must_use]
     pub fn reduced(mut self, size: u64) -> Self {
         self.stripe_count = self.stripe_count.min(size.div_ceil(self.stripe_unit).max(1));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_and_namespaces_that_differ_are_told() {
+    fn pools_and_namespaces_that_differ_are_reported() {
         let asked = CephLayout::decode(TEXT).unwrap();
         let given = CephLayout::decode(&[TEXT, b" pool_namespace=n"].concat()).unwrap();
         assert_eq!(given.encode(), [TEXT, b" pool_namespace=n"].concat());

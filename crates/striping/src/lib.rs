@@ -1,6 +1,6 @@
 //! Layouts: how a file is spread over the servers of a striped file system.
 //!
-//! A layout is read from a file ([`Layout::of`]), changed as the user wants it, and set on a
+//! A layout is read from a file ([`FileLayout::of`]), changed as the user wants it, and set on a
 //! new file before its first byte ([`create`]), because it can't be changed later. It is always
 //! read back: a file system with fewer targets, or without the pool, sets something else and
 //! reports success.
@@ -26,7 +26,7 @@ use haul_sys::{
 };
 
 pub use ceph::CephLayout;
-pub use lustre::{Component, LustreLayout, Stripes, Unknown};
+pub use lustre::{LustreComponent, LustreLayout, Stripes, Unknown};
 pub use systems::{FileSystems, Striped};
 
 /// Striping of a file.
@@ -77,7 +77,7 @@ pub fn is_placement(how: Striped, key: &CStr) -> bool {
 
 /// A layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum FileLayout {
     /// Of Lustre.
     Lustre(LustreLayout),
     /// Of CephFS.
@@ -86,7 +86,7 @@ pub enum Layout {
 
 /// Reason why a layout was not read or not set.
 #[derive(Clone, Debug)]
-pub enum Refusal {
+pub enum LayoutError {
     /// A call failed.
     Failed(Error),
     /// The layout is of an unknown kind.
@@ -97,13 +97,13 @@ pub enum Refusal {
     Elsewhere,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for LayoutError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Failed(cause) => write!(out, "{cause:#}"),
-            Refusal::Unknown(why) => out.write_str(why),
-            Refusal::Otherwise(what) => out.write_str(&what.join(", ")),
-            Refusal::Elsewhere => out.write_str("the file system has no such layouts"),
+            LayoutError::Failed(cause) => write!(out, "{cause:#}"),
+            LayoutError::Unknown(why) => out.write_str(why),
+            LayoutError::Otherwise(what) => out.write_str(&what.join(", ")),
+            LayoutError::Elsewhere => out.write_str("the file system has no such layouts"),
         }
     }
 }
@@ -122,15 +122,15 @@ pub struct Created {
     /// The file, open for writing.
     pub file: Fd,
     /// Why the layout is missing or another one, if so.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<LayoutError>,
 }
 
-impl Layout {
+impl FileLayout {
     /// Reads the layout of an open file or directory; `None` if it has none of its own.
     ///
     /// # Errors
     /// If it can't be read or isn't understood. The file can be copied all the same.
-    pub fn of(file: &Fd, how: Striped, bearer: Bearer) -> Result<Option<Self>, Refusal> {
+    pub fn of(file: &Fd, how: Striped, bearer: Bearer) -> Result<Option<Self>, LayoutError> {
         let key = match (how, bearer) {
             (Striped::No, _) => return Ok(None),
             (Striped::Lustre, _) => LOV,
@@ -140,25 +140,25 @@ impl Layout {
         let value = match get_xattr(file, key) {
             Ok(value) => value,
             Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
-            Err(cause) => return Err(Refusal::Failed(cause)),
+            Err(cause) => return Err(LayoutError::Failed(cause)),
         };
         let layout = match how {
             Striped::Lustre => LustreLayout::decode(&value)
-                .map(Layout::Lustre)
-                .map_err(|why| Refusal::Unknown(why.reason()))?,
+                .map(FileLayout::Lustre)
+                .map_err(|why| LayoutError::Unknown(why.reason()))?,
             _ => CephLayout::decode(&value)
-                .map(Layout::Ceph)
-                .ok_or(Refusal::Unknown("its layout is of an unknown kind"))?,
+                .map(FileLayout::Ceph)
+                .ok_or(LayoutError::Unknown("its layout is of an unknown kind"))?,
         };
         Ok(Some(layout))
     }
 
-    /// Reduces the stripe count to what `size` bytes use, at least one.
+    /// Reduces the stripe count to the number of stripes that `size` bytes use, at least one.
     #[must_use]
     pub fn reduced(self, size: u64) -> Self {
         match self {
-            Layout::Lustre(layout) => Layout::Lustre(layout.reduced(size)),
-            Layout::Ceph(layout) => Layout::Ceph(layout.reduced(size)),
+            FileLayout::Lustre(layout) => FileLayout::Lustre(layout.reduced(size)),
+            FileLayout::Ceph(layout) => FileLayout::Ceph(layout.reduced(size)),
         }
     }
 
@@ -166,8 +166,8 @@ impl Layout {
     #[must_use]
     pub fn with_any_first_target(self) -> Self {
         match self {
-            Layout::Lustre(layout) => Layout::Lustre(layout.with_any_first_target()),
-            other @ Layout::Ceph(_) => other,
+            FileLayout::Lustre(layout) => FileLayout::Lustre(layout.with_any_first_target()),
+            other @ FileLayout::Ceph(_) => other,
         }
     }
 
@@ -175,8 +175,8 @@ impl Layout {
     #[must_use]
     pub fn striping(&self, size: u64) -> Option<Striping> {
         let (stripe_bytes, stripes) = match self {
-            Layout::Lustre(layout) => layout.main_stripes(size)?,
-            Layout::Ceph(layout) => layout.main_stripes(size),
+            FileLayout::Lustre(layout) => layout.main_stripes(size)?,
+            FileLayout::Ceph(layout) => layout.main_stripes(size),
         };
         Some(Striping { stripe_bytes, stripes })
     }
@@ -184,18 +184,18 @@ impl Layout {
     /// Returns true if a file system has layouts of this kind.
     #[must_use]
     pub fn is_of(&self, how: Striped) -> bool {
-        matches!((self, how), (Layout::Lustre(_), Striped::Lustre) | (Layout::Ceph(_), Striped::Ceph))
+        matches!((self, how), (FileLayout::Lustre(_), Striped::Lustre) | (FileLayout::Ceph(_), Striped::Ceph))
     }
 
     /// Sets the layout on a file without layout and data, or on a directory, and reads it back.
-    /// If it is refused, tries it without what the file system may not have: the first target, or
-    /// the pool.
+    /// If it is refused, retries without the properties that the file system may not have: the
+    /// first target, or the pool.
     ///
     /// # Errors
-    /// If the layout is refused, or another one was set. Only after [`Refusal::Failed`] may there
-    /// be no layout at all.
-    pub fn give(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
-        if let (Layout::Ceph(_), Bearer::File) = (self, bearer) {
+    /// If the layout is refused, or another one was set. Only after [`LayoutError::Failed`] may
+    /// there be no layout at all.
+    pub fn give(&self, file: &Fd, bearer: Bearer) -> Result<(), LayoutError> {
+        if let (FileLayout::Ceph(_), Bearer::File) = (self, bearer) {
             return self.give_on_ceph(file);
         }
         self.give_anyhow(file, bearer)
@@ -206,7 +206,7 @@ impl Layout {
     /// A metadata server that has changed a layout blocks writes to the file until the change is in
     /// its journal. The journal is written every five seconds, or when someone syncs the file,
     /// which takes milliseconds.
-    fn give_on_ceph(&self, file: &Fd) -> Result<(), Refusal> {
+    fn give_on_ceph(&self, file: &Fd) -> Result<(), LayoutError> {
         if Self::of(file, Striped::Ceph, Bearer::File)?.as_ref() == Some(self) {
             return Ok(());
         }
@@ -214,51 +214,53 @@ impl Layout {
         // Also if it was refused: another one may have been set.
         match (synchronize(file), given) {
             (Ok(()), given) => given,
-            (Err(cause), Ok(())) => Err(Refusal::Otherwise(vec![format!("{cause:#}")])),
+            (Err(cause), Ok(())) => Err(LayoutError::Otherwise(vec![format!("{cause:#}")])),
             (Err(_), refused) => refused,
         }
     }
 
-    fn give_anyhow(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
+    fn give_anyhow(&self, file: &Fd, bearer: Bearer) -> Result<(), LayoutError> {
         let refusal = match self.set(file, bearer) {
-            Err(refusal @ Refusal::Failed(_)) => refusal,
+            Err(refusal @ LayoutError::Failed(_)) => refusal,
             outcome => return outcome,
         };
         let (anywhere, otherwise) = match self.clone() {
-            Layout::Lustre(layout) => {
-                (Layout::Lustre(layout.with_any_first_target()), "another first target")
+            FileLayout::Lustre(layout) => {
+                (FileLayout::Lustre(layout.with_any_first_target()), "another first target")
             }
-            Layout::Ceph(layout) => (Layout::Ceph(layout.with_any_pool()), "another pool"),
+            FileLayout::Ceph(layout) => (FileLayout::Ceph(layout.with_any_pool()), "another pool"),
         };
         if anywhere == *self {
             return Err(refusal);
         }
         anywhere.set(file, bearer)?;
-        Err(Refusal::Otherwise(vec![otherwise.to_owned()]))
+        Err(LayoutError::Otherwise(vec![otherwise.to_owned()]))
     }
 
-    fn set(&self, file: &Fd, bearer: Bearer) -> Result<(), Refusal> {
+    fn set(&self, file: &Fd, bearer: Bearer) -> Result<(), LayoutError> {
         let (how, key, value) = match (self, bearer) {
-            (Layout::Lustre(layout), _) => (Striped::Lustre, LOV, layout.encode()),
-            (Layout::Ceph(layout), Bearer::File) => (Striped::Ceph, ceph::OF_FILE, layout.encode()),
-            (Layout::Ceph(layout), Bearer::Directory) => (Striped::Ceph, ceph::OF_DIRECTORY, layout.encode()),
+            (FileLayout::Lustre(layout), _) => (Striped::Lustre, LOV, layout.encode()),
+            (FileLayout::Ceph(layout), Bearer::File) => (Striped::Ceph, ceph::OF_FILE, layout.encode()),
+            (FileLayout::Ceph(layout), Bearer::Directory) => {
+                (Striped::Ceph, ceph::OF_DIRECTORY, layout.encode())
+            }
         };
-        set_xattr(file, key, &value).map_err(Refusal::Failed)?;
+        set_xattr(file, key, &value).map_err(LayoutError::Failed)?;
         let mut given = Self::of(file, how, bearer)?;
         let mut failed = None;
-        if let (Layout::Ceph(asked), Some(Layout::Ceph(read))) = (self, &given)
+        if let (FileLayout::Ceph(asked), Some(FileLayout::Ceph(read))) = (self, &given)
             && asked.misses_removal(read)
         {
             failed = remove_namespace(file, bearer).err();
             given = Self::of(file, how, bearer)?;
         }
         let mut differences = match (self, given) {
-            (Layout::Lustre(asked), Some(Layout::Lustre(given))) => asked.differences(&given),
-            (Layout::Ceph(asked), Some(Layout::Ceph(given))) => asked.differences(&given),
+            (FileLayout::Lustre(asked), Some(FileLayout::Lustre(given))) => asked.differences(&given),
+            (FileLayout::Ceph(asked), Some(FileLayout::Ceph(given))) => asked.differences(&given),
             _ => vec!["none".to_owned()],
         };
         differences.extend(failed.map(|cause| format!("{cause:#}")));
-        if differences.is_empty() { Ok(()) } else { Err(Refusal::Otherwise(differences)) }
+        if differences.is_empty() { Ok(()) } else { Err(LayoutError::Otherwise(differences)) }
     }
 }
 
@@ -275,14 +277,15 @@ fn remove_namespace(file: &Fd, bearer: Bearer) -> Result<(), Error> {
 /// # Errors
 /// Any error from creating the file; never one from its layout.
 pub fn create(
-    (directory, name): (&Fd, &CStr),
+    directory: &Fd,
+    name: &CStr,
     mode: Mode,
-    layout: &Layout,
+    layout: &FileLayout,
     there: Striped,
 ) -> Result<Created, Error> {
     if !layout.is_of(there) {
         let file = open(directory, name, Open::create(mode))?;
-        return Ok(Created { file, refusal: Some(Refusal::Elsewhere) });
+        return Ok(Created { file, refusal: Some(LayoutError::Elsewhere) });
     }
     let how = match there {
         Striped::Lustre => Open::create(mode).without_layout(),
@@ -290,8 +293,8 @@ pub fn create(
     };
     let file = open(directory, name, how)?;
     match layout.give(&file, Bearer::File) {
-        Err(refusal @ Refusal::Failed(_)) if there == Striped::Lustre => {
-            let file = reopen((directory, name), file)?;
+        Err(refusal @ LayoutError::Failed(_)) if there == Striped::Lustre => {
+            let file = reopen(directory, name, file)?;
             Ok(Created { file, refusal: Some(refusal) })
         }
         outcome => Ok(Created { file, refusal: outcome.err() }),
@@ -300,7 +303,7 @@ pub fn create(
 
 /// Reopens a file without a layout, which gives it the default one: before that, nothing can be
 /// written to it. Refuses another file that was put in its place.
-fn reopen((directory, name): (&Fd, &CStr), file: Fd) -> Result<Fd, Error> {
+fn reopen(directory: &Fd, name: &CStr, file: Fd) -> Result<Fd, Error> {
     let made = stat(&file)?;
     let is_closed = !made.mode.contains(Mode::OWNER_WRITE);
     if is_closed {
@@ -322,7 +325,7 @@ fn reopen((directory, name): (&Fd, &CStr), file: Fd) -> Result<Fd, Error> {
 #[must_use]
 pub fn striping(systems: &FileSystems, file: &Fd, device: u64, size: u64) -> Option<Striping> {
     let how = systems.striped(file, device);
-    Layout::of(file, how, Bearer::File).ok().flatten()?.striping(size)
+    FileLayout::of(file, how, Bearer::File).ok().flatten()?.striping(size)
 }
 
 #[cfg(test)]

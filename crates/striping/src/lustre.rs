@@ -82,7 +82,7 @@ pub struct Stripes {
 
 /// An extent of a file that is striped in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Component {
+pub struct LustreComponent {
     /// Its number in the layout.
     pub id: u32,
     /// Its flags, without state flags.
@@ -99,13 +99,13 @@ pub struct LustreLayout {
     /// Number of mirrors beyond the first, if the layout is composite.
     pub mirrors: Option<u16>,
     /// The components; exactly one in a plain layout.
-    pub components: Vec<Component>,
+    pub components: Vec<LustreComponent>,
 }
 
 /// The bytes not read yet.
-struct Reader<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], Unknown> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Unknown("its layout is cut short"))?;
         self.0 = rest;
@@ -135,19 +135,19 @@ impl LustreLayout {
     /// # Errors
     /// If it is of an unknown kind, or malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unknown> {
-        if Reader(bytes).u32()? != COMPOSITE {
+        if FieldReader(bytes).u32()? != COMPOSITE {
             let stripes = Stripes::decode(bytes)?;
-            let only = Component { id: 0, flags: 0, extent: 0..u64::MAX, stripes };
+            let only = LustreComponent { id: 0, flags: 0, extent: 0..u64::MAX, stripes };
             return Ok(Self { mirrors: None, components: vec![only] });
         }
-        let mut table = Reader(bytes);
+        let mut table = FieldReader(bytes);
         // Magic, size and generation don't matter here.
         table.take(12)?;
         let (_state, count, mirrors) = (table.u16()?, table.u16()?, table.u16()?);
         table.take(COMPOSITE_BYTES - 18)?;
         let mut components = Vec::new();
         for _ in 0..count {
-            let mut entry = Reader(table.take(ENTRY_BYTES)?);
+            let mut entry = FieldReader(table.take(ENTRY_BYTES)?);
             let (id, flags, extent) = (entry.u32()?, entry.u32()?, entry.u64()?..entry.u64()?);
             let (begin, length) = (entry.u32()? as usize, entry.u32()? as usize);
             let body = begin.checked_add(length).and_then(|end| bytes.get(begin..end));
@@ -158,7 +158,7 @@ impl LustreLayout {
             if extent.is_empty() {
                 return Err(Unknown("its layout has an empty component"));
             }
-            components.push(Component { id, flags: flags & !ENTRY_STATE, extent, stripes });
+            components.push(LustreComponent { id, flags: flags & !ENTRY_STATE, extent, stripes });
         }
         if components.is_empty() {
             return Err(Unknown("its layout has no component"));
@@ -198,7 +198,8 @@ impl LustreLayout {
         out
     }
 
-    /// Reduces the stripe count of each component to what `size` bytes use, at least one.
+    /// Reduces the stripe count of each component to the number that `size` bytes use, at least
+    /// one.
     #[must_use]
     pub fn reduced(mut self, size: u64) -> Self {
         for component in &mut self.components {
@@ -223,10 +224,10 @@ impl LustreLayout {
     #[must_use]
     pub fn main_stripes(&self, size: u64) -> Option<(u64, u32)> {
         // An empty file counts as its first byte.
-        let covers = |component: &&Component| {
+        let covers = |component: &&LustreComponent| {
             component.extent.end.min(size.max(1)).saturating_sub(component.extent.start)
         };
-        let striped = |component: &&Component| component.stripes.pattern & WITH_METADATA == 0;
+        let striped = |component: &&LustreComponent| component.stripes.pattern & WITH_METADATA == 0;
         let main = self.components.iter().filter(striped).max_by_key(covers)?;
         let Stripes { stripe_bytes, count, .. } = main.stripes;
         (stripe_bytes > 0).then(|| (u64::from(stripe_bytes), u32::from(count.max(1))))
@@ -247,7 +248,7 @@ impl LustreLayout {
     }
 }
 
-impl Component {
+impl LustreComponent {
     fn differences(&self, given: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if self.extent != given.extent {
@@ -292,7 +293,7 @@ fn narrow(size: usize) -> u32 {
 
 impl Stripes {
     fn decode(bytes: &[u8]) -> Result<Self, Unknown> {
-        let mut reader = Reader(bytes);
+        let mut reader = FieldReader(bytes);
         let magic = reader.u32()?;
         match magic {
             PLAIN | WITH_POOL | SPECIFIC => {}
@@ -311,7 +312,7 @@ impl Stripes {
             .0
             .chunks_exact(OBJECT_BYTES)
             .take(usize::from(count))
-            .map(|object| Reader(&object[20..]).u32())
+            .map(|object| FieldReader(&object[20..]).u32())
             .collect::<Result<_, _>>()?;
         let target = |number: u32| u16::try_from(number).map_err(|_| Unknown("its layout names no target"));
         let first = objects.first().map_or(Ok(first), |number| target(*number))?;

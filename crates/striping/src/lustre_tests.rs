@@ -13,14 +13,14 @@ fn stripes() -> Stripes {
 }
 
 fn plain(stripes: Stripes) -> LustreLayout {
-    let only = Component { id: 0, flags: 0, extent: 0..u64::MAX, stripes };
+    let only = LustreComponent { id: 0, flags: 0, extent: 0..u64::MAX, stripes };
     LustreLayout { mirrors: None, components: vec![only] }
 }
 
 fn two_parts() -> LustreLayout {
     let first = Stripes { count: 1, stripe_bytes: 1 << 20, ..stripes() };
     let second = Stripes { count: ALL, first: ANY, pool: *b"fast\0\0\0\0\0\0\0\0\0\0\0\0", ..stripes() };
-    let part = |id, extent, stripes| Component { id, flags: 0, extent, stripes };
+    let part = |id, extent, stripes| LustreComponent { id, flags: 0, extent, stripes };
     LustreLayout {
         mirrors: Some(0),
         components: vec![part(1, 0..4 << 20, first), part(2, 4 << 20..u64::MAX, second)],
@@ -111,7 +111,7 @@ fn the_main_part_is_the_one_with_most_bytes() {
 }
 
 #[test]
-fn what_was_given_instead_is_told() {
+fn what_was_given_instead_is_reported() {
     let given = |change: fn(&mut Stripes)| {
         let mut given = stripes();
         change(&mut given);
@@ -144,7 +144,7 @@ fn any_layout() -> impl Strategy<Value = LustreLayout> {
     let part = (any::<u32>(), any::<u32>(), any::<u64>(), 1_u64..1 << 50, any_stripes()).prop_map(
         |(id, flags, start, length, stripes)| {
             let extent = start..start.saturating_add(length).max(1);
-            Component { id, flags: flags & !ENTRY_STATE & !EXTENSION, extent, stripes }
+            LustreComponent { id, flags: flags & !ENTRY_STATE & !EXTENSION, extent, stripes }
         },
     );
     let parts = prop::collection::vec(part, 1..6);

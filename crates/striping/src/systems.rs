@@ -1,4 +1,4 @@
-//! Which file systems stripe files, and how they are detected.
+//! Detection of file systems that stripe files.
 //!
 //! Detection uses the file system type, which takes one call, and never an attribute alone:
 //! ceph-fuse answers to `lustre.lov` as a Lustre with the default layout would. The result is
@@ -20,7 +20,7 @@ const CEPH_IN_USER_SPACE: &[u8] = b"fuse.ceph-fuse";
 /// can stand in for it.
 const STAND_IN: &str = "HAUL_TEST_STRIPED";
 
-/// How a file system stripes files, as far as that can be read and set.
+/// Striping interface of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Striped {
     /// Not at all, or in an unknown way.

@@ -1,5 +1,5 @@
-//! `sync`: makes a target tree equal to a source tree. A copy of what differs, and then, if that is
-//! asked for, a deletion of what only the target has.
+//! `sync`: makes a target tree equal to a source tree. It copies the entries that differ, and then,
+//! if requested, deletes the entries that only the target has.
 //!
 //! ```text
 //! prepare  before anything is touched: may these two be made equal? (prepare.rs)
@@ -8,8 +8,8 @@
 //!
 //! Promises: neither tree is inside the other, unless the copy leaves that part out; the home
 //! directory and the root of a mounted file system lose nothing unless the caller insists; nothing
-//! is deleted after an error. The promises of `haul-delete` hold too: what the selection leaves out
-//! stays, an empty source deletes nothing, and no more goes than the limit allows.
+//! is deleted after an error. The promises of `haul-delete` hold too: entries that the selection
+//! leaves out stay, an empty source deletes nothing, and no more is deleted than the limit allows.
 
 mod kind;
 mod options;
@@ -26,14 +26,14 @@ use haul_sys::Identity;
 
 pub use haul_delete::Limit;
 pub use kind::SyncKind;
-pub use options::{Conflict, Deletion, Options, copy_options};
+pub use options::{Conflict, DeletionOptions, Options, copy_options};
 pub use prepare::prepare;
 
 /// Runs a prepared copy with its deletion. Nothing is deleted if `has_failed` returns true when
 /// everything else is copied, or if `report` got an error from the copy.
 ///
-/// `deletion` is what [`prepare()`] returned. Besides its own files, those that are the standard
-/// output and the standard error stay, in case they are in the target.
+/// `deletion` is the result of [`prepare()`]. The files that are standard output and standard error
+/// are added to its own files, which stay even if they are in the target.
 ///
 /// # Errors
 /// If it can't start. What fails later goes to `report`.

@@ -6,11 +6,11 @@ use haul_copy::{Atomic, Backup, CopyOptions, Dereference, Difference, Existing, 
 use haul_delete::Limit;
 use haul_flow::Selection;
 
-/// What a sync does besides copying.
+/// Steps of a sync other than copying.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What is deleted, if anything (`--delete`).
-    pub deletion: Option<Deletion>,
+    /// Deletion of extra entries (`--delete`); `None` to delete nothing.
+    pub deletion: Option<DeletionOptions>,
     /// Directories of earlier copies, whose files are linked instead of copied if they are the same
     /// (`--link-dest`). Relative paths are relative to the target.
     pub link_dest: Vec<PathBuf>,
@@ -18,10 +18,10 @@ pub struct Options {
     pub backup_dir: Option<PathBuf>,
 }
 
-/// What is deleted of what only the target has.
+/// Rules for deleting entries that only the target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deletion {
-    /// Also delete what the selection leaves out (`--delete-excluded`).
+pub struct DeletionOptions {
+    /// Also delete entries that the selection leaves out (`--delete-excluded`).
     pub excluded: bool,
     /// Delete nothing if it would be more than this (`--max-delete`).
     pub limit: Limit,
@@ -30,7 +30,7 @@ pub struct Deletion {
     pub really: bool,
 }
 
-impl Default for Deletion {
+impl Default for DeletionOptions {
     fn default() -> Self {
         Self { excluded: false, limit: Limit::HalfOfMany, really: false }
     }
@@ -72,7 +72,8 @@ impl Options {
         let in_place = copy.atomic != Atomic::Always;
         let existing = &copy.existing;
         let Update::Different(difference) = existing.update else { return Some(Conflict::NotEqual) };
-        // Backups beside the files would themselves be extra; the others make no equal tree.
+        // Backups next to the files would themselves be extra entries; with the other options the
+        // trees wouldn't become equal.
         let not_equal = existing.backs_up()
             || existing.ask
             || !copy.recursive
@@ -91,7 +92,7 @@ impl Options {
 
     /// Returns the deletion that follows a copy, if one does.
     pub(crate) fn deletion_after(&self, copy: &CopyOptions) -> Option<haul_delete::Options> {
-        let Deletion { excluded, limit, really } = self.deletion?;
+        let DeletionOptions { excluded, limit, really } = self.deletion?;
         Some(haul_delete::Options {
             excluded,
             limit,

@@ -1,4 +1,4 @@
-//! What is checked about the two trees before anything is touched.
+//! Checks of the two trees before anything is touched.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -13,9 +13,9 @@ use haul_sys::{Errno, Error, Open, Operation, is_mount_root, open_path};
 use super::kind::SyncKind;
 use super::options::Options;
 
-/// Checks the operands of a sync and completes its options: those of the copy are what
-/// [`copy_options`](crate::copy_options) returned, or were changed from that. Returns the deletion
-/// that follows the copy, if one does. Warnings go to `warn`.
+/// Checks the operands of a sync and completes its options. The copy's options must be derived from
+/// [`copy_options`](crate::copy_options). Returns the options of the deletion after the copy, if
+/// one was requested. Warnings go to `warn`.
 ///
 /// If there aren't exactly two operands, or the source can't be reached, the copy reports it.
 ///

@@ -1,9 +1,9 @@
 //! Finds the programs that take part: haul, possibly with several settings, and its rivals.
 //!
 //! A rival is looked up by name, first in the given directories and then in PATH, and is asked for
-//! its version. The version also tells it from other programs of the same name (there are several
-//! `cp`s and several `rcp`s). Every candidate copies a directory to a name that does not exist yet,
-//! so the copy *is* the directory; rsync and wcp need a slash after the source for that.
+//! its version. The version also distinguishes it from other programs of the same name (there are
+//! several `cp`s and several `rcp`s). Every candidate copies a directory to a name that does not
+//! exist yet, so the copy *is* the directory; rsync and wcp need a slash after the source for that.
 //!
 //! To add a rival, add an entry to [`RIVALS`].
 
@@ -30,7 +30,7 @@ pub(crate) const BOUND: &str = "bound";
 /// Label of the other build of haul, from `--before`.
 const BEFORE: &str = "before";
 
-/// How to find and call a rival.
+/// A rival: the ways to find and call it.
 struct Rival {
     /// Name for `--only`.
     id: &'static str,
@@ -174,7 +174,7 @@ fn needs_slash(id: &str) -> bool {
 
 /// Parameters of the search for candidates.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Search {
+pub(crate) struct CandidateSearch {
     /// Path given for haul.
     pub(crate) haul: Option<PathBuf>,
     /// Another build of haul to compare it with.
@@ -191,19 +191,19 @@ pub(crate) struct Search {
 }
 
 /// Returns the canonical path of the haul binary: the given one, the one that was called as
-/// `haul bench`, the one beside this program, or the one in PATH.
+/// `haul bench`, the one next to this program, or the one in PATH.
 ///
 /// # Errors
 ///
 /// [`Error::Io`] if the given one does not exist, [`Error::Refused`] if none is found.
 pub(crate) fn haul_binary(given: Option<&Path>) -> Result<PathBuf> {
     let called = || std::env::var_os(CALLED).map(PathBuf::from);
-    let beside = || {
+    let adjacent = || {
         let haul = std::env::current_exe().ok()?.with_file_name(HAUL);
         programs::is_executable(&haul).then_some(haul)
     };
     let on_path = || programs::find_in(&programs::path_folders(), HAUL).next();
-    let haul = given.map(Path::to_owned).or_else(called).or_else(beside).or_else(on_path);
+    let haul = given.map(Path::to_owned).or_else(called).or_else(adjacent).or_else(on_path);
     let haul = haul.ok_or_else(|| {
         let missing = "haul is neither beside haul-bench nor on PATH; give its binary with --haul";
         Error::Refused(missing.to_owned())
@@ -217,7 +217,7 @@ pub(crate) fn haul_binary(given: Option<&Path>) -> Result<PathBuf> {
 /// # Errors
 ///
 /// [`Error::Refused`] if a candidate asked for by name is missing, or no candidate is found.
-pub(crate) fn find(search: &Search) -> Result<Vec<Candidate>> {
+pub(crate) fn find(search: &CandidateSearch) -> Result<Vec<Candidate>> {
     let mut known: Vec<&str> = RIVALS.iter().map(|rival| rival.id).collect();
     known.insert(0, HAUL);
     known.dedup();
@@ -251,7 +251,7 @@ pub(crate) fn versions(haul: &Path) -> Vec<String> {
 }
 
 /// Returns one candidate per setting of haul, for each of the builds to compare.
-fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
+fn find_haul(search: &CandidateSearch) -> Result<Vec<Candidate>> {
     let mut found = settings_of(HAUL, &haul_binary(search.haul.as_deref())?, search)?;
     if let Some(before) = &search.before {
         let before = before.canonicalize().map_err(Error::doing("find", before))?;
@@ -261,7 +261,7 @@ fn find_haul(search: &Search) -> Result<Vec<Candidate>> {
 }
 
 /// Returns one candidate per setting, for the build `haul`. `name` begins their labels.
-fn settings_of(name: &str, haul: &Path, search: &Search) -> Result<Vec<Candidate>> {
+fn settings_of(name: &str, haul: &Path, search: &CandidateSearch) -> Result<Vec<Candidate>> {
     let version = version_of(haul).filter(|version| version.starts_with(HAUL));
     let Some(version) = version else {
         return Err(Error::Refused(format!(
@@ -335,19 +335,19 @@ mod tests {
         folder
     }
 
-    fn search(folder: &Path, only: &[&str]) -> Search {
-        Search {
+    fn search(folder: &Path, only: &[&str]) -> CandidateSearch {
+        CandidateSearch {
             haul: Some(folder.join("haul")),
             folders: vec![folder.to_owned()],
             only: only.iter().map(|id| (*id).to_owned()).collect(),
-            ..Search::default()
+            ..CandidateSearch::default()
         }
     }
 
     #[test]
     fn another_build_of_haul_is_a_candidate_for_each_setting() {
         let builds = folder(&[("haul", "haul 0.2.0"), ("haul-before", "haul 0.1.0")]);
-        let search = Search {
+        let search = CandidateSearch {
             before: Some(builds.path().join("haul-before")),
             haul_settings: vec![String::new(), "-j 4".to_owned()],
             ..search(builds.path(), &["haul"])
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_from_another_of_its_name() {
+    fn a_program_is_distinguished_from_another_of_its_name() {
         let impostors = folder(&[("rcp", "rcp (GNU inetutils) 2.5")]);
         let search = search(impostors.path(), &[]);
         let rival = |id: &str| RIVALS.iter().find(|rival| rival.id == id).unwrap();
@@ -401,7 +401,7 @@ mod tests {
             ("cpz", "cpz 1.0"),
             ("xcp", "xcp 0.24.9"),
         ]);
-        let search = Search { options: Some("-a -l".to_owned()), ..search(programs.path(), &[]) };
+        let search = CandidateSearch { options: Some("-a -l".to_owned()), ..search(programs.path(), &[]) };
         let lines: Vec<_> = find(&search).unwrap().into_iter().map(|one| one.line).collect();
         assert_eq!(lines, ["haul cp -a -l SOURCE TARGET", "cp -a -l SOURCE TARGET"]);
     }

@@ -1,9 +1,9 @@
 //! Implements `haul-bench compare`: races haul and its rivals over the same trees, by the method
 //! of docs/measurements.
 //!
-//! Each workload gets its own [`Ground`], on which one [series] runs per cache state. The table of
-//! a series is printed as soon as it is complete. The JSON is written at the end, with the series
-//! that were finished, even if the comparison was interrupted.
+//! Each workload gets its own [`ImageGround`], on which one [series] runs per cache state. The
+//! table of a series is printed as soon as it is complete. The JSON is written at the end, with the
+//! series that were finished, even if the comparison was interrupted.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::candidates::{self, HAUL, Search};
+use crate::candidates::{self, CandidateSearch, HAUL};
 use crate::error::{Error, Result};
-use crate::ground::{CacheState, Ground, Layout, Sides, Workload};
+use crate::ground::{CacheState, ImageGround, ImageLayout, Sides, Workload};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
-use crate::machine::Machine;
-use crate::names::Named;
+use crate::machine::MachineFacts;
+use crate::names::ValueName;
 use crate::outfile::OutFile;
 use crate::programs;
-use crate::results::{Report, Series, Tree, outcomes};
-use crate::series::{self, Plan, Run};
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::results::{CompareReport, MeasuredTree, Series, outcomes};
+use crate::series::{self, SeriesPlan, SeriesRun};
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 use crate::table::{self, Style};
 use crate::verify::UMASK;
 
@@ -31,11 +31,11 @@ use crate::verify::UMASK;
 pub(crate) struct CompareOptions {
     /// Trees of the documents to copy
     #[arg(value_name = "KIND", value_enum, required_unless_present = "trees")]
-    kinds: Vec<Kind>,
+    kinds: Vec<ShapeKind>,
     /// Copy this directory too (it is first copied into the source image, by cp -a)
     #[arg(long = "tree", value_name = "DIR")]
     trees: Vec<PathBuf>,
-    /// What of the source is in memory when a run begins
+    /// State of the page cache when a run begins: source dropped or in memory
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cold,warm", value_name = "STATE,...")]
     cache: Vec<CacheState>,
     /// Rounds that count, after one that is thrown away
@@ -88,7 +88,7 @@ pub(crate) struct CompareOptions {
 
 /// Outcome of a benchmark, as far as haul is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CompareVerdict {
     /// haul made correct copies every time, or did not take part. Failures of rivals don't count.
     Good,
     /// haul failed or made a wrong copy, with at least one setting.
@@ -105,17 +105,22 @@ pub(crate) fn compare(
     output: &mut dyn Write,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
-) -> Result<Verdict> {
+) -> Result<CompareVerdict> {
     let workloads = workloads(options)?;
     check_machine(options.layout())?;
     let candidates = candidates::find(&options.search())?;
     let json = OutFile::create(options.json.as_deref())?;
     // Inherited by the candidates; the permissions of a correct copy depend on it.
     rustix::process::umask(UMASK.into());
-    let machine = Machine::look();
-    let report =
-        Report { machine, candidates, layout: options.layout(), rounds: options.rounds, series: Vec::new() };
-    let mut comparison = Comparison { options, report, output, progress, interrupt };
+    let machine = MachineFacts::look();
+    let report = CompareReport {
+        machine,
+        candidates,
+        layout: options.layout(),
+        rounds: options.rounds,
+        series: Vec::new(),
+    };
+    let mut comparison = CompareRun { options, report, output, progress, interrupt };
     let run = workloads.iter().try_for_each(|workload| comparison.run(workload));
     let shown = comparison.show_facts();
     let written = json.write_json(&comparison.report);
@@ -126,7 +131,7 @@ pub(crate) fn compare(
 fn workloads(options: &CompareOptions) -> Result<Vec<Workload>> {
     let seed = options.shape.seed;
     let made = options.kinds.iter().map(|kind| {
-        let shape = Shape::new(*kind, &options.shape)?;
+        let shape = TreeShape::new(*kind, &options.shape)?;
         Ok(Workload::Made { shape, seed })
     });
     let real = options.trees.iter().map(|directory| {
@@ -140,7 +145,7 @@ fn workloads(options: &CompareOptions) -> Result<Vec<Workload>> {
 }
 
 /// Refuses to run where images cannot be made and mounted.
-pub(crate) fn check_machine(layout: Layout) -> Result<()> {
+pub(crate) fn check_machine(layout: ImageLayout) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused(
             "haul-bench makes and mounts file-system images for this, which only root may do; nothing was done".to_owned(),
@@ -153,14 +158,14 @@ pub(crate) fn check_machine(layout: Layout) -> Result<()> {
 }
 
 impl CompareOptions {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> ImageLayout {
         let sides = if self.same_fs { Sides::One } else { Sides::Two };
-        Layout { source: self.source_fs.unwrap_or(self.fs), target: self.fs, sides }
+        ImageLayout { source: self.source_fs.unwrap_or(self.fs), target: self.fs, sides }
     }
 
-    fn search(&self) -> Search {
+    fn search(&self) -> CandidateSearch {
         let folders = [self.rivals_path.clone(), programs::path_folders()].concat();
-        Search {
+        CandidateSearch {
             haul: self.haul.clone(),
             before: self.before.clone(),
             options: self.options.clone(),
@@ -175,34 +180,34 @@ impl CompareOptions {
     }
 }
 
-struct Comparison<'a> {
+struct CompareRun<'a> {
     options: &'a CompareOptions,
-    report: Report,
+    report: CompareReport,
     output: &'a mut dyn Write,
     progress: &'a mut dyn Write,
     interrupt: &'a Interrupt,
 }
 
-impl Comparison<'_> {
+impl CompareRun<'_> {
     /// Runs all series of one workload, and always removes its test bed.
     fn run(&mut self, workload: &Workload) -> Result<()> {
         let totals = workload.totals()?;
-        let mut ground = Ground::new(&self.options.work, self.report.layout, totals)?;
+        let mut ground = ImageGround::new(&self.options.work, self.report.layout, totals)?;
         let run = self.run_on(&mut ground, workload);
         Error::unless_left(run, ground.finish())
     }
 
-    fn run_on(&mut self, ground: &mut Ground, workload: &Workload) -> Result<()> {
-        self.tell(&format!("{}: making the images and the tree", workload.name()))?;
+    fn run_on(&mut self, ground: &mut ImageGround, workload: &Workload) -> Result<()> {
+        self.log(&format!("{}: making the images and the tree", workload.name()))?;
         let digest = ground.prepare(workload, self.interrupt)?;
         let seed = match workload {
             Workload::Made { seed, .. } => Some(*seed),
             Workload::Real(_) => None,
         };
-        let tree = Tree { name: workload.name(), totals: workload.totals()?, seed, digest };
+        let tree = MeasuredTree { name: workload.name(), totals: workload.totals()?, seed, digest };
         for cache in self.options.cache.clone() {
             let limit = Duration::from_secs(self.options.time_limit.into());
-            let plan = Plan { rounds: self.options.rounds, cache, limit, expected: digest };
+            let plan = SeriesPlan { rounds: self.options.rounds, cache, limit, expected: digest };
             let runs = self.run_series(ground, &tree, &plan)?;
             let outcomes = outcomes(&self.report.candidates, &runs);
             let series = Series { workload: tree.clone(), cache, outcomes, runs };
@@ -213,16 +218,21 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    fn run_series(&mut self, ground: &mut Ground, tree: &Tree, plan: &Plan) -> Result<Vec<Run>> {
-        let mut told = Ok(());
-        let mut observe = |run: &Run| {
+    fn run_series(
+        &mut self,
+        ground: &mut ImageGround,
+        tree: &MeasuredTree,
+        plan: &SeriesPlan,
+    ) -> Result<Vec<SeriesRun>> {
+        let mut logged = Ok(());
+        let mut observe = |run: &SeriesRun| {
             let line = progress_line(&tree.name, plan, run);
-            if told.is_ok() {
-                told = writeln!(self.progress, "{line}").map_err(Error::no_output);
+            if logged.is_ok() {
+                logged = writeln!(self.progress, "{line}").map_err(Error::no_output);
             }
         };
         let runs = series::run(ground, &self.report.candidates, plan, self.interrupt, &mut observe)?;
-        told.map(|()| runs)
+        logged.map(|()| runs)
     }
 
     fn show_facts(&mut self) -> Result<()> {
@@ -236,19 +246,19 @@ impl Comparison<'_> {
         self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()).map_err(Error::no_output)
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> CompareVerdict {
         let mut outcomes = self.report.series.iter().flat_map(|series| &series.outcomes);
         let failed = outcomes.any(|outcome| outcome.id == HAUL && outcome.timed().is_none());
-        if failed { Verdict::HaulFailed } else { Verdict::Good }
+        if failed { CompareVerdict::HaulFailed } else { CompareVerdict::Good }
     }
 }
 
-fn progress_line(tree: &str, plan: &Plan, run: &Run) -> String {
-    let Run { candidate, round, usage, seconds_with_sync, failure } = run;
+fn progress_line(tree: &str, plan: &SeriesPlan, run: &SeriesRun) -> String {
+    let SeriesRun { candidate, round, usage, seconds_with_sync, failure } = run;
     let figures = match failure {
         Some(why) => format!("out: {why}"),
         None => {
@@ -264,13 +274,13 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct BenchCompareArguments {
         #[command(flatten)]
         options: CompareOptions,
     }
 
     fn options(line: &[&str]) -> std::result::Result<CompareOptions, clap::Error> {
-        Line::try_parse_from([&["compare"], line].concat()).map(|line| line.options)
+        BenchCompareArguments::try_parse_from([&["compare"], line].concat()).map(|line| line.options)
     }
 
     #[test]
@@ -290,7 +300,7 @@ mod tests {
     fn both_cache_states_are_the_default_and_the_file_systems_are_the_same() {
         let options = options(&["many", "flat", "--fs", "xfs"]).unwrap();
         assert_eq!(options.cache, [CacheState::Cold, CacheState::Warm]);
-        let layout = Layout { source: FileSystem::Xfs, target: FileSystem::Xfs, sides: Sides::Two };
+        let layout = ImageLayout { source: FileSystem::Xfs, target: FileSystem::Xfs, sides: Sides::Two };
         assert_eq!(options.layout(), layout);
     }
 

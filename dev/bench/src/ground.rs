@@ -14,8 +14,8 @@
 //! reformat, the workload is copied there from the source image. The file system is writable
 //! throughout, and *cold* remounts that one.
 //!
-//! Promises: everything lives in one new directory, and [`Ground::finish`] removes all of it or
-//! reports what is left.
+//! Promises: everything lives in one new directory, and [`ImageGround::finish`] removes all of it
+//! or reports what is left.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,9 +28,9 @@ use tempfile::TempDir;
 use crate::error::{Error, Result};
 use crate::image::{Access, FileSystem, Image, Room};
 use crate::interrupt::Interrupt;
-use crate::names::Named;
+use crate::names::ValueName;
 use crate::programs;
-use crate::shapes::{Shape, Totals};
+use crate::shapes::{Totals, TreeShape};
 use crate::trees;
 use crate::verify::{self, Digest};
 
@@ -52,7 +52,7 @@ pub(crate) enum Sides {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Layout {
+pub(crate) struct ImageLayout {
     pub(crate) source: FileSystem,
     pub(crate) target: FileSystem,
     pub(crate) sides: Sides,
@@ -62,7 +62,7 @@ pub(crate) struct Layout {
 pub(crate) enum Workload {
     /// A generated tree of the documents.
     Made {
-        shape: Shape,
+        shape: TreeShape,
         seed: u64,
     },
     Real(PathBuf),
@@ -103,17 +103,17 @@ fn copy_whole(source: &Path, target: &Path, interrupt: &Interrupt) -> Result<()>
 
 /// Two images and their working directory.
 #[derive(Debug)]
-pub(crate) struct Ground {
-    layout: Layout,
+pub(crate) struct ImageGround {
+    layout: ImageLayout,
     // Drop order matters on a panic: the images must be closed before their directory is removed.
     source: Image,
     target: Image,
     work: TempDir,
 }
 
-impl Ground {
+impl ImageGround {
     /// Makes the working directory in `parent`, for a workload of this size; mounts nothing yet.
-    pub(crate) fn new(parent: &Path, layout: Layout, totals: Totals) -> Result<Ground> {
+    pub(crate) fn new(parent: &Path, layout: ImageLayout, totals: Totals) -> Result<ImageGround> {
         let (source_room, target_room) = check_place(parent, layout, totals)?;
         let work = tempfile::Builder::new()
             .prefix("haul-bench-")
@@ -123,14 +123,14 @@ impl Ground {
         let place = fs::canonicalize(work.path()).map_err(Error::doing("resolve", work.path()))?;
         let source = Image::new(&place, "source", layout.source, source_room);
         let target = Image::new(&place, "target", layout.target, target_room);
-        Ok(Ground { layout, source, target, work })
+        Ok(ImageGround { layout, source, target, work })
     }
 
     /// Makes the source image, its workload and the target's device; returns the workload's digest.
     ///
     /// # Errors
     ///
-    /// Any failure on the way; [`Ground::finish`] cleans up all the same.
+    /// Any failure on the way; [`ImageGround::finish`] cleans up all the same.
     pub(crate) fn prepare(&mut self, workload: &Workload, interrupt: &Interrupt) -> Result<Digest> {
         self.source.attach()?;
         self.source.format()?;
@@ -212,7 +212,7 @@ pub(crate) fn sync(top: &Path) -> Result<()> {
 
 /// Checks that `parent` is on a disk with space for a workload of this size. Returns the space that
 /// source and target need.
-pub(crate) fn check_place(parent: &Path, layout: Layout, totals: Totals) -> Result<(Room, Room)> {
+pub(crate) fn check_place(parent: &Path, layout: ImageLayout, totals: Totals) -> Result<(Room, Room)> {
     let entries = totals.files.saturating_add(totals.directories).saturating_add(2);
     let source = Room { bytes: totals.bytes, entries };
     let target = match layout.sides {
@@ -256,13 +256,14 @@ fn check_room(parent: &Path, source: Room, target: Room) -> Result<()> {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
+    const LAYOUT: ImageLayout =
+        ImageLayout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
 
     #[test]
     fn a_tree_that_does_not_fit_is_refused_and_nothing_is_made() {
         let parent = tempfile::tempdir_in("/var/tmp").unwrap();
         let totals = Totals { files: 1, directories: 0, bytes: 1 << 60 };
-        let refusal = Ground::new(parent.path(), LAYOUT, totals).unwrap_err().to_string();
+        let refusal = ImageGround::new(parent.path(), LAYOUT, totals).unwrap_err().to_string();
         assert!(refusal.contains("the images need about"), "{refusal}");
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }
@@ -271,7 +272,7 @@ mod tests {
     fn memory_is_not_taken_for_a_disk() {
         haul_testkit::require!(haul_testkit::needs::root());
         let memory = haul_testkit::mount::Mount::memory(1 << 20).unwrap();
-        let refusal = Ground::new(memory.path(), LAYOUT, Totals::default()).unwrap_err().to_string();
+        let refusal = ImageGround::new(memory.path(), LAYOUT, Totals::default()).unwrap_err().to_string();
         assert!(refusal.contains("is in memory"), "{refusal}");
     }
 

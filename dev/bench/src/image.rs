@@ -5,9 +5,9 @@
 //! ```
 //!
 //! The loop device uses direct I/O on the file, so the page cache of the underlying file system
-//! stays out of the way: what the mounted file system does not have in memory comes from the disk.
-//! mkfs is told not to discard and not to leave work for later (lazy initialisation runs in the
-//! background during the first minutes).
+//! isn't used: data that the mounted file system doesn't cache comes from the disk. mkfs runs with
+//! discard and lazy initialisation off, because the latter would run in the background during the
+//! first minutes.
 //!
 //! Promises: [`Image::close`] works in any state: it undoes whatever was done, and names what it
 //! could not undo.
@@ -25,7 +25,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::names::Named;
+use crate::names::ValueName;
 use crate::programs;
 
 /// Maximum wait until nobody uses a device that is to be formatted.

@@ -27,11 +27,11 @@ use crate::error::{Error, Result};
 /// A flag raised by signals, shared by all its clones.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
-    shared: Arc<Shared>,
+    shared: Arc<InterruptState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct InterruptState {
     raised: AtomicBool,
     /// Invariant: set only while the child is not reaped, so its process ID is not reused.
     child: Mutex<Option<Pid>>,

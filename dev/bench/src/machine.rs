@@ -9,7 +9,7 @@ use crate::programs;
 
 /// The properties of a machine that matter to a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub(crate) struct MachineFacts {
     pub(crate) kernel: String,
     /// Model name of the processors.
     pub(crate) processor: String,
@@ -19,11 +19,11 @@ pub(crate) struct Machine {
     pub(crate) date: String,
 }
 
-impl Machine {
+impl MachineFacts {
     /// Reads the facts of this machine; unavailable ones are "unknown" or 0.
-    pub(crate) fn look() -> Machine {
+    pub(crate) fn look() -> MachineFacts {
         let date = programs::run("date", &["--utc".as_ref(), "+%Y-%m-%d %H:%M UTC".as_ref()]);
-        Machine {
+        MachineFacts {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".to_owned()),
             processors: thread::available_parallelism().map_or(0, usize::from),
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_kernel_and_a_processor() {
-        let machine = Machine::look();
+        let machine = MachineFacts::look();
         assert!(machine.kernel.contains('.'), "{machine:?}");
         assert!(machine.processors > 0 && machine.memory_bytes > 0, "{machine:?}");
     }

@@ -66,12 +66,12 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use aio::AioOptions;
 use auto::AutoOptions;
-use compare::{CompareOptions, Verdict};
+use compare::{CompareOptions, CompareVerdict};
 use error::Error;
 use interrupt::Interrupt;
-use names::Named;
+use names::ValueName;
 use run::RunOptions;
-use shapes::{Kind, Shape, ShapeOptions};
+use shapes::{ShapeKind, ShapeOptions, TreeShape};
 use simulate::SimulateOptions;
 use start::StartOptions;
 use tools::ToolsOptions;
@@ -79,13 +79,13 @@ use tools::ToolsOptions;
 /// Makes trees to copy, and races copiers over them.
 #[derive(Parser)]
 #[command(name = "haul-bench", version, disable_help_subcommand = true)]
-struct Line {
+struct BenchArguments {
     #[command(subcommand)]
-    command: Command,
+    command: BenchCommand,
 }
 
 #[derive(Subcommand, Clone, Debug)]
-enum Command {
+enum BenchCommand {
     /// Make a tree of the documents, from a seed
     Make(MakeOptions),
     /// Compare haul with the other copiers of this machine (needs root)
@@ -109,7 +109,7 @@ enum Command {
 struct MakeOptions {
     /// Tree to make
     #[arg(value_enum)]
-    kind: Kind,
+    kind: ShapeKind,
     /// Directory to make it in: a new one, or an empty one
     destination: PathBuf,
     #[command(flatten)]
@@ -123,10 +123,10 @@ fn main() -> ExitCode {
     if std::env::args_os().skip(1).eq([OsString::from("--definitions")]) {
         return print_definitions();
     }
-    match Line::try_parse() {
+    match BenchArguments::try_parse() {
         Ok(line) => run(&line.command),
         Err(answer) => {
-            // --help and --version end here too. If printing fails, only the exit status can tell.
+            // --help and --version end here too. If printing fails, only the exit status shows it.
             let printed = answer.print().is_ok();
             if printed && !answer.use_stderr() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -134,7 +134,7 @@ fn main() -> ExitCode {
 }
 
 fn print_definitions() -> ExitCode {
-    let mut command = Line::command();
+    let mut command = BenchArguments::command();
     command.build();
     match writeln!(io::stdout(), "{:#}", definitions::of(&command)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -144,10 +144,10 @@ fn print_definitions() -> ExitCode {
 
 /// Runs `command` on the process's standard streams and returns the exit status: 0 on success, 1 on
 /// failure (including a wrong copy made by haul as a candidate), 130 after a signal.
-fn run(command: &Command) -> ExitCode {
+fn run(command: &BenchCommand) -> ExitCode {
     match execute(command, &mut io::stdout(), &mut io::stderr()) {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::HaulFailed) => ExitCode::FAILURE,
+        Ok(CompareVerdict::Good) => ExitCode::SUCCESS,
+        Ok(CompareVerdict::HaulFailed) => ExitCode::FAILURE,
         Err(error) => {
             // A failed write to stderr cannot be reported; the exit status still shows the error.
             writeln!(io::stderr(), "haul-bench: {error}").ok();
@@ -164,22 +164,30 @@ fn run(command: &Command) -> ExitCode {
 /// # Errors
 ///
 /// An [`Error`] with what stopped the command and what was left behind.
-fn execute(command: &Command, output: &mut dyn Write, progress: &mut dyn Write) -> Result<Verdict, Error> {
+fn execute(
+    command: &BenchCommand,
+    output: &mut dyn Write,
+    progress: &mut dyn Write,
+) -> Result<CompareVerdict, Error> {
     let interrupt = Interrupt::listen()?;
     match command {
-        Command::Make(options) => make(options, output, &interrupt),
-        Command::Compare(options) => compare::compare(options, output, progress, &interrupt),
-        Command::Auto(options) => auto::run(options, output, progress, &interrupt),
-        Command::Run(options) => run::run(options, output, progress, &interrupt),
-        Command::Start(options) => start::run(options, output, &interrupt),
-        Command::Aio(options) => aio::aio(options, output, progress, &interrupt),
-        Command::Tools(options) => tools::run(options, output, progress, &interrupt),
-        Command::Simulate(options) => simulate::run(options, output, progress, &interrupt),
+        BenchCommand::Make(options) => make(options, output, &interrupt),
+        BenchCommand::Compare(options) => compare::compare(options, output, progress, &interrupt),
+        BenchCommand::Auto(options) => auto::run(options, output, progress, &interrupt),
+        BenchCommand::Run(options) => run::run(options, output, progress, &interrupt),
+        BenchCommand::Start(options) => start::run(options, output, &interrupt),
+        BenchCommand::Aio(options) => aio::aio(options, output, progress, &interrupt),
+        BenchCommand::Tools(options) => tools::run(options, output, progress, &interrupt),
+        BenchCommand::Simulate(options) => simulate::run(options, output, progress, &interrupt),
     }
 }
 
-fn make(options: &MakeOptions, output: &mut dyn Write, interrupt: &Interrupt) -> Result<Verdict, Error> {
-    let shape = Shape::new(options.kind, &options.shape)?;
+fn make(
+    options: &MakeOptions,
+    output: &mut dyn Write,
+    interrupt: &Interrupt,
+) -> Result<CompareVerdict, Error> {
+    let shape = TreeShape::new(options.kind, &options.shape)?;
     trees::make(&shape, options.shape.seed, &options.destination, interrupt)?;
     let totals = shape.totals();
     let line = format!(
@@ -191,6 +199,6 @@ fn make(options: &MakeOptions, output: &mut dyn Write, interrupt: &Interrupt) ->
         options.shape.seed
     );
     writeln!(output, "{line}")
-        .map(|()| Verdict::Good)
+        .map(|()| CompareVerdict::Good)
         .map_err(|source| Error::Io { doing: "write the results".to_owned(), source })
 }

@@ -9,7 +9,7 @@
 //! a command is charged with the size of the benchmark. Two measures keep that small: the benchmark
 //! keeps no lists of files, and it starts commands with fork instead of vfork (std uses fork for a
 //! command that sets its group ID), so that only its anonymous pages count, not its program text.
-//! The remainder is reported beside the figures as the floor.
+//! The remainder is reported with the figures, as the floor.
 //!
 //! Promises: when `measure` returns, no process of the command's process group is running, so
 //! nothing keeps the mounts busy.
@@ -41,29 +41,30 @@ pub(crate) struct Usage {
     pub(crate) memory_peak_bytes: u64,
     /// Peak memory of a command that allocates nothing: the benchmark's own pages.
     pub(crate) memory_floor_bytes: u64,
-    /// CPU seconds the rest of the machine used meanwhile: other processes and kernel threads.
+    /// CPU seconds that the rest of the machine used during the run: other processes and kernel
+    /// threads.
     pub(crate) elsewhere_seconds: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum CommandEnd {
     /// Exited, or was killed by a signal that was not ours.
     Status(ExitStatus),
     /// Killed at the time limit.
     TimedOut(Duration),
 }
 
-impl Ending {
+impl CommandEnd {
     /// Describes the failure; `None` for exit status 0.
     pub(crate) fn failure(&self) -> Option<String> {
         match self {
-            Ending::Status(status) if status.success() => None,
-            Ending::Status(status) => Some(match (status.code(), status.signal()) {
+            CommandEnd::Status(status) if status.success() => None,
+            CommandEnd::Status(status) => Some(match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit status {code}"),
                 (None, Some(signal)) => format!("killed by signal {signal}"),
                 (None, None) => status.to_string(),
             }),
-            Ending::TimedOut(limit) => Some(format!("no end within {} s", limit.as_secs_f64())),
+            CommandEnd::TimedOut(limit) => Some(format!("no end within {} s", limit.as_secs_f64())),
         }
     }
 }
@@ -72,7 +73,7 @@ impl Ending {
 pub(crate) struct Measured {
     pub(crate) started: Instant,
     pub(crate) usage: Usage,
-    pub(crate) ending: Ending,
+    pub(crate) ending: CommandEnd,
 }
 
 impl Measured {
@@ -108,9 +109,9 @@ pub(crate) fn measure(command: &mut Command, limit: Duration, interrupt: &Interr
     let used = child.wait4().map_err(Error::doing("wait for", &program))?;
     interrupt.check()?;
     let ending = if in_time.map_err(Error::doing("wait for", &program))? {
-        Ending::Status(used.status)
+        CommandEnd::Status(used.status)
     } else {
-        Ending::TimedOut(limit)
+        CommandEnd::TimedOut(limit)
     };
     let (user_seconds, system_seconds) = (used.rusage.utime.as_secs_f64(), used.rusage.stime.as_secs_f64());
     let usage = Usage {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_status_and_signal_are_told_apart() {
+    fn exit_status_and_signal_are_distinguished() {
         assert_eq!(shell("exit 3", LONG).ending.failure().unwrap(), "exit status 3");
         assert_eq!(shell("kill -TERM $$", LONG).ending.failure().unwrap(), "killed by signal 15");
     }
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_meanwhile_is_seen() {
+    fn the_load_of_other_processes_is_measured() {
         let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let usage = shell("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done", LONG).usage;
         other.kill().unwrap();

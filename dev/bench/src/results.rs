@@ -3,18 +3,18 @@
 use serde::Serialize;
 
 use crate::candidates::{BOUND, Candidate, GNU, HAUL};
-use crate::ground::{CacheState, Layout};
-use crate::machine::Machine;
-use crate::series::Run;
+use crate::ground::{CacheState, ImageLayout};
+use crate::machine::MachineFacts;
+use crate::series::SeriesRun;
 use crate::shapes::Totals;
 use crate::statistics::Summary;
 use crate::verify::Digest;
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) machine: Machine,
+pub(crate) struct CompareReport {
+    pub(crate) machine: MachineFacts,
     pub(crate) candidates: Vec<Candidate>,
-    pub(crate) layout: Layout,
+    pub(crate) layout: ImageLayout,
     pub(crate) rounds: u32,
     /// The series that were finished.
     pub(crate) series: Vec<Series>,
@@ -22,15 +22,15 @@ pub(crate) struct Report {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
-    pub(crate) workload: Tree,
+    pub(crate) workload: MeasuredTree,
     pub(crate) cache: CacheState,
     /// Results, in the order of the candidates.
-    pub(crate) outcomes: Vec<Outcome>,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) outcomes: Vec<SeriesOutcome>,
+    pub(crate) runs: Vec<SeriesRun>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Tree {
+pub(crate) struct MeasuredTree {
     pub(crate) name: String,
     pub(crate) totals: Totals,
     /// Seed of a generated tree; `None` for a real directory.
@@ -40,17 +40,17 @@ pub(crate) struct Tree {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct SeriesOutcome {
     pub(crate) id: &'static str,
     pub(crate) candidate: String,
     /// Its figures, or the reason it has none.
     #[serde(flatten)]
-    pub(crate) figures: Figures,
+    pub(crate) figures: SeriesFigures,
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Figures {
+pub(crate) enum SeriesFigures {
     Timed(Timed),
     Failed(String),
 }
@@ -72,56 +72,57 @@ pub(crate) struct Timed {
 impl Series {
     /// Returns how many processors the rest of the machine kept busy while candidates ran.
     pub(crate) fn processors_elsewhere(&self) -> f64 {
-        let sum =
-            |value: fn(&Run) -> f64| self.runs.iter().filter(|run| run.round > 0).map(value).sum::<f64>();
+        let sum = |value: fn(&SeriesRun) -> f64| {
+            self.runs.iter().filter(|run| run.round > 0).map(value).sum::<f64>()
+        };
         let seconds = sum(|run| run.usage.seconds);
         if seconds > 0.0 { sum(|run| run.usage.elsewhere_seconds) / seconds } else { 0.0 }
     }
 }
 
-impl Outcome {
+impl SeriesOutcome {
     pub(crate) fn timed(&self) -> Option<&Timed> {
         match &self.figures {
-            Figures::Timed(timed) => Some(timed),
-            Figures::Failed(_) => None,
+            SeriesFigures::Timed(timed) => Some(timed),
+            SeriesFigures::Failed(_) => None,
         }
     }
 }
 
-pub(crate) fn outcomes(candidates: &[Candidate], runs: &[Run]) -> Vec<Outcome> {
-    let mut outcomes: Vec<Outcome> = candidates
+pub(crate) fn outcomes(candidates: &[Candidate], runs: &[SeriesRun]) -> Vec<SeriesOutcome> {
+    let mut outcomes: Vec<SeriesOutcome> = candidates
         .iter()
         .map(|candidate| {
-            let own: Vec<&Run> = runs.iter().filter(|run| run.candidate == candidate.label).collect();
-            Outcome { id: candidate.id, candidate: candidate.label.clone(), figures: figures(&own) }
+            let own: Vec<&SeriesRun> = runs.iter().filter(|run| run.candidate == candidate.label).collect();
+            SeriesOutcome { id: candidate.id, candidate: candidate.label.clone(), figures: figures(&own) }
         })
         .collect();
-    let gnu = outcomes.iter().find(|outcome| outcome.id == GNU).and_then(Outcome::timed);
+    let gnu = outcomes.iter().find(|outcome| outcome.id == GNU).and_then(SeriesOutcome::timed);
     let gnu = gnu.map(|timed| timed.seconds.median);
     for outcome in &mut outcomes {
-        if let Figures::Timed(timed) = &mut outcome.figures {
+        if let SeriesFigures::Timed(timed) = &mut outcome.figures {
             timed.ratio_to_gnu = gnu.map(|gnu| gnu / timed.seconds.median);
         }
     }
     outcomes
 }
 
-fn figures(runs: &[&Run]) -> Figures {
+fn figures(runs: &[&SeriesRun]) -> SeriesFigures {
     if let Some(failure) = runs.iter().find_map(|run| run.failure.clone()) {
-        return Figures::Failed(failure);
+        return SeriesFigures::Failed(failure);
     }
     let counted = || runs.iter().filter(|run| run.round > 0);
-    let summary = |value: fn(&Run) -> f64| Summary::of(counted().map(|run| value(run)));
+    let summary = |value: fn(&SeriesRun) -> f64| Summary::of(counted().map(|run| value(run)));
     let all = (
         summary(|run| run.usage.seconds),
         summary(|run| run.seconds_with_sync),
         summary(|run| run.usage.user_seconds + run.usage.system_seconds),
     );
     let (Some(seconds), Some(seconds_with_sync), Some(cpu_seconds)) = all else {
-        return Figures::Failed("it was not run".to_owned());
+        return SeriesFigures::Failed("it was not run".to_owned());
     };
-    let most = |value: fn(&Run) -> u64| counted().map(|run| value(run)).max().unwrap_or_default();
-    Figures::Timed(Timed {
+    let most = |value: fn(&SeriesRun) -> u64| counted().map(|run| value(run)).max().unwrap_or_default();
+    SeriesFigures::Timed(Timed {
         seconds,
         seconds_with_sync,
         cpu_seconds,
@@ -132,7 +133,7 @@ fn figures(runs: &[&Run]) -> Figures {
 }
 
 /// Returns the fastest candidate other than haul and GNU cp, with its median seconds.
-pub(crate) fn best_rival(outcomes: &[Outcome]) -> Option<(&str, f64)> {
+pub(crate) fn best_rival(outcomes: &[SeriesOutcome]) -> Option<(&str, f64)> {
     outcomes
         .iter()
         .filter(|outcome| outcome.id != HAUL && outcome.id != GNU && !outcome.id.starts_with(BOUND))
@@ -146,7 +147,7 @@ pub(crate) mod tests {
     use crate::measure::Usage;
 
     /// Makes a run of `seconds`, half of them CPU time, with as much again for the sync.
-    pub(crate) fn run(candidate: &str, round: u32, seconds: f64) -> Run {
+    pub(crate) fn run(candidate: &str, round: u32, seconds: f64) -> SeriesRun {
         let usage = Usage {
             seconds,
             user_seconds: seconds / 4.0,
@@ -156,7 +157,7 @@ pub(crate) mod tests {
             elsewhere_seconds: seconds / 10.0,
         };
         let candidate = candidate.to_owned();
-        Run { candidate, round, usage, seconds_with_sync: seconds * 2.0, failure: None }
+        SeriesRun { candidate, round, usage, seconds_with_sync: seconds * 2.0, failure: None }
     }
 
     /// Makes a candidate that cannot be run.
@@ -182,7 +183,7 @@ pub(crate) mod tests {
         let mut runs = [run("GNU cp", 0, 1.0), run("GNU cp", 1, 2.0), run("xcp", 0, 1.0), run("xcp", 1, 1.0)];
         runs[1].failure = Some("exit status 1".to_owned());
         let outcomes = outcomes(&[candidate(GNU, "GNU cp"), candidate("xcp", "xcp")], &runs);
-        assert!(matches!(&outcomes[0].figures, Figures::Failed(why) if why == "exit status 1"));
+        assert!(matches!(&outcomes[0].figures, SeriesFigures::Failed(why) if why == "exit status 1"));
         assert_eq!(outcomes[1].timed().unwrap().ratio_to_gnu, None);
     }
 

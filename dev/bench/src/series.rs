@@ -22,18 +22,18 @@ use serde::Serialize;
 
 use crate::candidates::Candidate;
 use crate::error::Result;
-use crate::ground::{CacheState, Ground, sync};
+use crate::ground::{CacheState, ImageGround, sync};
 use crate::interrupt::Interrupt;
 use crate::measure::{Usage, measure};
 use crate::programs;
 use crate::verify::{self, Digest};
 
 /// Maximum number of differences reported for a wrong copy.
-const DIFFERENCES_TOLD: usize = 3;
+const DIFFERENCES_PRINTED_MAX: usize = 3;
 
 /// Parameters of a series.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SeriesPlan {
     /// Rounds counted, after the discarded first round.
     pub(crate) rounds: u32,
     /// Cache state of the source at the start of every run.
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Run {
+pub(crate) struct SeriesRun {
     /// Label of the candidate.
     pub(crate) candidate: String,
     /// Round number; round 0 is discarded.
@@ -63,16 +63,16 @@ pub(crate) struct Run {
 ///
 /// A failure of the test bed, or an interruption; never a failure of a candidate.
 pub(crate) fn run(
-    ground: &mut Ground,
+    ground: &mut ImageGround,
     candidates: &[Candidate],
-    plan: &Plan,
+    plan: &SeriesPlan,
     interrupt: &Interrupt,
-    observe: &mut dyn FnMut(&Run),
-) -> Result<Vec<Run>> {
-    let mut runs: Vec<Run> = Vec::new();
+    observe: &mut dyn FnMut(&SeriesRun),
+) -> Result<Vec<SeriesRun>> {
+    let mut runs: Vec<SeriesRun> = Vec::new();
     for round in 0..=plan.rounds {
         for candidate in order(candidates, round) {
-            let is_out = |run: &Run| run.candidate == candidate.label && run.failure.is_some();
+            let is_out = |run: &SeriesRun| run.candidate == candidate.label && run.failure.is_some();
             if runs.iter().any(is_out) {
                 continue;
             }
@@ -99,12 +99,12 @@ fn order(candidates: &[Candidate], round: u32) -> Vec<&Candidate> {
 }
 
 fn run_once(
-    ground: &Ground,
+    ground: &ImageGround,
     candidate: &Candidate,
-    plan: &Plan,
+    plan: &SeriesPlan,
     round: u32,
     interrupt: &Interrupt,
-) -> Result<Run> {
+) -> Result<SeriesRun> {
     let said = programs::scratch()?;
     let mut command = candidate.command(&ground.source_tree(), &ground.target_tree());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(programs::share(&said)?);
@@ -117,16 +117,22 @@ fn run_once(
         (None, Err(error)) => Some(format!("its data did not reach the disk: {error}")),
         (None, Ok(())) => wrong_copy(ground, plan.expected, interrupt)?,
     };
-    Ok(Run { candidate: candidate.label.clone(), round, usage: measured.usage, seconds_with_sync, failure })
+    Ok(SeriesRun {
+        candidate: candidate.label.clone(),
+        round,
+        usage: measured.usage,
+        seconds_with_sync,
+        failure,
+    })
 }
 
 /// Describes what is wrong with the copy, or returns `None` if it is correct.
-fn wrong_copy(ground: &Ground, expected: Digest, interrupt: &Interrupt) -> Result<Option<String>> {
+fn wrong_copy(ground: &ImageGround, expected: Digest, interrupt: &Interrupt) -> Result<Option<String>> {
     let (source, copy) = (ground.source_tree(), ground.target_tree());
     // An unreadable or missing copy is the candidate's failure, not an error of the benchmark.
     let why = match verify::digest(&copy, interrupt) {
         Ok(digest) if digest == expected => return Ok(None),
-        Ok(_) => verify::differences(&source, &copy, DIFFERENCES_TOLD, interrupt)?.join("; "),
+        Ok(_) => verify::differences(&source, &copy, DIFFERENCES_PRINTED_MAX, interrupt)?.join("; "),
         Err(error) if error.is_interruption() => return Err(error),
         Err(error) => error.to_string(),
     };

@@ -26,7 +26,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::names::Named;
+use crate::names::ValueName;
 
 /// Maximum number of files or directories of a workload, so that a typo does not fill the disk.
 const ENTRIES_MAX: u64 = 100_000_000;
@@ -37,7 +37,7 @@ const LEVELS_MAX: u32 = 500;
 /// A tree of the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum ShapeKind {
     /// A binary tree of directories, N files of one size in each
     Binary,
     /// 1,687 files of 300,000 bytes: 7 per directory, fan-out 15, 3 levels
@@ -107,8 +107,8 @@ enum Placing {
 
 /// A fully specified tree: directories that hold files of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) kind: Kind,
+pub(crate) struct TreeShape {
+    pub(crate) kind: ShapeKind,
     /// Levels of directories, including the top directory.
     pub(crate) levels: u32,
     /// Subdirectories in each directory above the last level.
@@ -127,26 +127,26 @@ pub(crate) struct Totals {
     pub(crate) bytes: u64,
 }
 
-impl Shape {
+impl TreeShape {
     /// Applies `options` to the defaults of `kind`.
-    pub(crate) fn new(kind: Kind, options: &ShapeOptions) -> Result<Shape> {
+    pub(crate) fn new(kind: ShapeKind, options: &ShapeOptions) -> Result<TreeShape> {
         check_options(kind, options)?;
         let (levels, fan_out, files, file_bytes) = match kind {
-            Kind::Binary => (4, 2, 4, 4_096),
-            Kind::Broad => (3, 15, 7, 300_000),
-            Kind::Fat => (3, 35, 3, 200_000),
-            Kind::Deep => (7, 1, 1, 20_000_000),
-            Kind::Flat => (1, 1, 50_000, 1_024),
-            Kind::Many => (2, 500, 50_000, 4_096),
-            Kind::Large => (1, 1, 1, 1_500_000_000),
-            Kind::Practical => (2, 5, 10, 570_000_000),
+            ShapeKind::Binary => (4, 2, 4, 4_096),
+            ShapeKind::Broad => (3, 15, 7, 300_000),
+            ShapeKind::Fat => (3, 35, 3, 200_000),
+            ShapeKind::Deep => (7, 1, 1, 20_000_000),
+            ShapeKind::Flat => (1, 1, 50_000, 1_024),
+            ShapeKind::Many => (2, 500, 50_000, 4_096),
+            ShapeKind::Large => (1, 1, 1, 1_500_000_000),
+            ShapeKind::Practical => (2, 5, 10, 570_000_000),
         };
         let levels = options.depth.unwrap_or(levels);
         let fan_out = options.fan_out.or(options.directories).unwrap_or(fan_out);
         let files = options.files.unwrap_or(files);
         let file_bytes = options.size.unwrap_or(file_bytes);
-        let mut shape = Shape { kind, levels, fan_out, file_bytes, placing: Placing::Everywhere(files) };
-        if matches!(kind, Kind::Many | Kind::Practical) {
+        let mut shape = TreeShape { kind, levels, fan_out, file_bytes, placing: Placing::Everywhere(files) };
+        if matches!(kind, ShapeKind::Many | ShapeKind::Practical) {
             shape.placing = Placing::Leaves(files);
         }
         shape.scale(options.scale);
@@ -157,17 +157,19 @@ impl Shape {
     fn scale(&mut self, factor: f64) {
         let placing = &mut self.placing;
         match self.kind {
-            Kind::Flat | Kind::Binary => placing.scale(factor),
-            Kind::Many => {
+            ShapeKind::Flat | ShapeKind::Binary => placing.scale(factor),
+            ShapeKind::Many => {
                 placing.scale(factor);
                 self.fan_out = scaled(self.fan_out, factor);
             }
             // The last level has fan_out^(levels - 1) directories, and they hold nearly all files.
-            Kind::Broad | Kind::Fat if self.levels > 1 => {
+            ShapeKind::Broad | ShapeKind::Fat if self.levels > 1 => {
                 self.fan_out = scaled(self.fan_out, factor.powf(1.0 / f64::from(self.levels - 1)));
             }
-            Kind::Broad | Kind::Fat => placing.scale(factor),
-            Kind::Deep | Kind::Large | Kind::Practical => self.file_bytes = scaled(self.file_bytes, factor),
+            ShapeKind::Broad | ShapeKind::Fat => placing.scale(factor),
+            ShapeKind::Deep | ShapeKind::Large | ShapeKind::Practical => {
+                self.file_bytes = scaled(self.file_bytes, factor)
+            }
         }
     }
 
@@ -234,11 +236,11 @@ fn scaled(count: u64, factor: f64) -> u64 {
     ((count as f64 * factor).round() as u64).max(1)
 }
 
-fn check_options(kind: Kind, options: &ShapeOptions) -> Result<()> {
-    let has_tree = matches!(kind, Kind::Binary | Kind::Broad | Kind::Fat | Kind::Deep);
-    let wrong = if options.directories.is_some() && !matches!(kind, Kind::Many | Kind::Practical) {
+fn check_options(kind: ShapeKind, options: &ShapeOptions) -> Result<()> {
+    let has_tree = matches!(kind, ShapeKind::Binary | ShapeKind::Broad | ShapeKind::Fat | ShapeKind::Deep);
+    let wrong = if options.directories.is_some() && !matches!(kind, ShapeKind::Many | ShapeKind::Practical) {
         "--directories"
-    } else if options.fan_out.is_some() && (!has_tree || kind == Kind::Binary) {
+    } else if options.fan_out.is_some() && (!has_tree || kind == ShapeKind::Binary) {
         "--fan-out"
     } else if options.depth.is_some() && !has_tree {
         "--depth"
@@ -276,30 +278,30 @@ pub(crate) mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct ShapeArguments {
         #[command(flatten)]
         options: ShapeOptions,
     }
 
     pub(crate) fn options(line: &str) -> ShapeOptions {
-        Line::try_parse_from(["shape"].into_iter().chain(line.split_whitespace())).unwrap().options
+        ShapeArguments::try_parse_from(["shape"].into_iter().chain(line.split_whitespace())).unwrap().options
     }
 
-    fn totals(kind: Kind, line: &str) -> Totals {
-        Shape::new(kind, &options(line)).unwrap().totals()
+    fn totals(kind: ShapeKind, line: &str) -> Totals {
+        TreeShape::new(kind, &options(line)).unwrap().totals()
     }
 
     #[test]
     fn the_documents_trees_have_the_documents_numbers() {
         let expected = [
-            (Kind::Binary, 60, 14, 60 * 4_096),
-            (Kind::Broad, 1_687, 240, 1_687 * 300_000),
-            (Kind::Fat, 3_783, 1_260, 3_783 * 200_000),
-            (Kind::Deep, 7, 6, 140_000_000),
-            (Kind::Flat, 50_000, 0, 51_200_000),
-            (Kind::Many, 50_000, 500, 204_800_000),
-            (Kind::Large, 1, 0, 1_500_000_000),
-            (Kind::Practical, 10, 5, 5_700_000_000),
+            (ShapeKind::Binary, 60, 14, 60 * 4_096),
+            (ShapeKind::Broad, 1_687, 240, 1_687 * 300_000),
+            (ShapeKind::Fat, 3_783, 1_260, 3_783 * 200_000),
+            (ShapeKind::Deep, 7, 6, 140_000_000),
+            (ShapeKind::Flat, 50_000, 0, 51_200_000),
+            (ShapeKind::Many, 50_000, 500, 204_800_000),
+            (ShapeKind::Large, 1, 0, 1_500_000_000),
+            (ShapeKind::Practical, 10, 5, 5_700_000_000),
         ];
         for (kind, files, directories, bytes) in expected {
             assert_eq!(totals(kind, ""), Totals { files, directories, bytes }, "{kind:?}");
@@ -308,30 +310,30 @@ pub(crate) mod tests {
 
     #[test]
     fn the_binary_tree_takes_depth_files_and_size() {
-        let shape = totals(Kind::Binary, "--depth 8 --files 2 --size 64K");
+        let shape = totals(ShapeKind::Binary, "--depth 8 --files 2 --size 64K");
         assert_eq!(shape, Totals { files: 255 * 2, directories: 254, bytes: 255 * 2 * 65_536 });
     }
 
     #[test]
     fn scale_shrinks_the_right_number() {
         assert_eq!(
-            totals(Kind::Many, "--scale 0.01"),
+            totals(ShapeKind::Many, "--scale 0.01"),
             Totals { files: 500, directories: 5, bytes: 2_048_000 }
         );
-        assert_eq!(totals(Kind::Flat, "--scale 0.1").files, 5_000);
-        assert_eq!(totals(Kind::Deep, "--scale 0.001").bytes, 140_000);
-        assert_eq!(totals(Kind::Large, "--scale 0.01").bytes, 15_000_000);
+        assert_eq!(totals(ShapeKind::Flat, "--scale 0.1").files, 5_000);
+        assert_eq!(totals(ShapeKind::Deep, "--scale 0.001").bytes, 140_000);
+        assert_eq!(totals(ShapeKind::Large, "--scale 0.01").bytes, 15_000_000);
         let practical = Totals { files: 10, directories: 5, bytes: 57_000_000 };
-        assert_eq!(totals(Kind::Practical, "--scale 0.01"), practical);
+        assert_eq!(totals(ShapeKind::Practical, "--scale 0.01"), practical);
         // Fan-out 15 becomes 5: 1 + 5 + 25 directories.
-        assert_eq!(totals(Kind::Broad, "--scale 0.1").files, 7 * 31);
-        assert_eq!(totals(Kind::Binary, "--files 8 --scale 0.5").files, 15 * 4);
-        assert_eq!(totals(Kind::Flat, "--scale 0.0000001").files, 1);
+        assert_eq!(totals(ShapeKind::Broad, "--scale 0.1").files, 7 * 31);
+        assert_eq!(totals(ShapeKind::Binary, "--files 8 --scale 0.5").files, 15 * 4);
+        assert_eq!(totals(ShapeKind::Flat, "--scale 0.0000001").files, 1);
     }
 
     #[test]
     fn files_that_do_not_divide_are_all_there() {
-        let shape = Shape::new(Kind::Many, &options("--files 11 --directories 4")).unwrap();
+        let shape = TreeShape::new(ShapeKind::Many, &options("--files 11 --directories 4")).unwrap();
         let counts: Vec<u64> = (0..4).map(|index| shape.files_in(1, index)).collect();
         assert_eq!(counts, [3, 3, 3, 2]);
         assert_eq!(shape.files_in(0, 0), 0);
@@ -340,17 +342,17 @@ pub(crate) mod tests {
     #[test]
     fn options_of_another_kind_are_refused() {
         for (kind, line) in [
-            (Kind::Flat, "--directories 3"),
-            (Kind::Flat, "--depth 3"),
-            (Kind::Binary, "--fan-out 3"),
-            (Kind::Many, "--fan-out 3"),
-            (Kind::Many, "--scale 0"),
-            (Kind::Many, "--scale NaN"),
-            (Kind::Deep, "--depth 501"),
-            (Kind::Broad, "--depth 64"),
-            (Kind::Large, "--files 1000000 --size 18446744073709551615"),
+            (ShapeKind::Flat, "--directories 3"),
+            (ShapeKind::Flat, "--depth 3"),
+            (ShapeKind::Binary, "--fan-out 3"),
+            (ShapeKind::Many, "--fan-out 3"),
+            (ShapeKind::Many, "--scale 0"),
+            (ShapeKind::Many, "--scale NaN"),
+            (ShapeKind::Deep, "--depth 501"),
+            (ShapeKind::Broad, "--depth 64"),
+            (ShapeKind::Large, "--files 1000000 --size 18446744073709551615"),
         ] {
-            let refusal = Shape::new(kind, &options(line)).unwrap_err();
+            let refusal = TreeShape::new(kind, &options(line)).unwrap_err();
             assert!(matches!(refusal, Error::Refused(_)), "{kind:?} {line}: {refusal}");
         }
     }

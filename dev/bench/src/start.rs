@@ -1,15 +1,15 @@
-//! Implements `haul-bench start`: how long the smallest copies take, which is mostly the start of
-//! the program.
+//! Implements `haul-bench start`: times the smallest copies, which consist mostly of the program's
+//! start.
 //!
 //! The programs take turns, in an order that rotates from round to round and is reversed in every
-//! second one, so none always follows the same other one. The runs of a round are pairs. Ratios are
-//! medians over the pairs: unlike ratios of medians, they don't change with a machine that gets
-//! slower meanwhile. A command is started with `posix_spawn`, for which the size of the benchmark
-//! doesn't matter, in the caller's locale.
+//! second one, so no program always follows the same other one. The runs of a round are paired.
+//! Ratios are medians over the pairs: unlike ratios of medians, they aren't distorted if the
+//! machine slows down during the benchmark. Commands are started with `posix_spawn`, whose cost
+//! doesn't depend on the size of the benchmark, in the caller's locale.
 //!
-//! Every build of haul is copied first. The page cache holds a file that a linker has just written
-//! in single pages, but one that was written in large blocks, as a package manager writes it, in
-//! large folios. These are mapped faster, which makes 6 % of the time.
+//! Every build of haul is copied first. In the page cache, a file that a linker has just written
+//! consists of single pages; one that was written in large blocks, like an installed package,
+//! consists of large folios. These are mapped faster, which saves 6 % of the time.
 
 use std::fs;
 use std::io::Write;
@@ -20,11 +20,11 @@ use std::time::Instant;
 use clap::Args;
 use wait4::Wait4;
 
-use crate::candidates::{self, Candidate, GNU, Search};
-use crate::compare::Verdict;
+use crate::candidates::{self, Candidate, CandidateSearch, GNU};
+use crate::compare::CompareVerdict;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::programs;
 use crate::statistics::Summary;
 use crate::verify;
@@ -57,7 +57,7 @@ pub(crate) struct StartOptions {
 
 /// One run of a program.
 #[derive(Clone, Copy)]
-struct Run {
+struct TimedRun {
     seconds: f64,
     processor_seconds: f64,
 }
@@ -67,7 +67,11 @@ struct Run {
 /// # Errors
 /// [`Error::Refused`] if a program is missing, fails or copies wrong; any other error that stopped
 /// the measurement.
-pub(crate) fn run(options: &StartOptions, output: &mut dyn Write, interrupt: &Interrupt) -> Result<Verdict> {
+pub(crate) fn run(
+    options: &StartOptions,
+    output: &mut dyn Write,
+    interrupt: &Interrupt,
+) -> Result<CompareVerdict> {
     let made = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(&options.work);
     let work = made.map_err(Error::doing("create a directory in", &options.work))?;
     let place = work.path();
@@ -83,19 +87,19 @@ pub(crate) fn run(options: &StartOptions, output: &mut dyn Write, interrupt: &In
     let before = options.before.as_deref();
     let before = before.map(|before| copied(before, &builds.path().join("before"))).transpose()?;
     for (title, source, words) in [("One file", file, ""), ("20 files in a directory", tree, "-r")] {
-        let search = Search {
+        let search = CandidateSearch {
             haul: Some(haul.clone()),
             before: before.clone(),
             options: Some(words.to_owned()),
             folders: programs::path_folders(),
-            ..Search::default()
+            ..CandidateSearch::default()
         };
         let found = candidates::find(&search)?;
         let runs = race(&found, &source, options.runs as usize, interrupt)?;
         writeln!(output, "{title}, of 10 bytes each:\n\n{}", table(&found, &runs))
             .map_err(Error::no_output)?;
     }
-    let Machine { kernel, processor, processors, date, .. } = Machine::look();
+    let MachineFacts { kernel, processor, processors, date, .. } = MachineFacts::look();
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok());
     let locale = locale.unwrap_or_else(|| "C".to_owned());
     let runs = options.runs;
@@ -104,7 +108,7 @@ pub(crate) fn run(options: &StartOptions, output: &mut dyn Write, interrupt: &In
         "{date}; {kernel}; {processors} processors ({processor}); locale {locale}; {runs} runs each, microseconds"
     )
     .map_err(Error::no_output)?;
-    Ok(Verdict::Good)
+    Ok(CompareVerdict::Good)
 }
 
 /// Copies a program into a new directory. Returns the path of the copy.
@@ -116,7 +120,12 @@ fn copied(program: &Path, directory: &Path) -> Result<PathBuf> {
 }
 
 /// Runs all programs in turn. Returns the runs of each.
-fn race(found: &[Candidate], source: &Path, rounds: usize, interrupt: &Interrupt) -> Result<Vec<Vec<Run>>> {
+fn race(
+    found: &[Candidate],
+    source: &Path,
+    rounds: usize,
+    interrupt: &Interrupt,
+) -> Result<Vec<Vec<TimedRun>>> {
     let target = source.with_file_name("copy");
     let expected = verify::digest(source, interrupt)?;
     let mut runs = vec![Vec::with_capacity(rounds); found.len()];
@@ -140,7 +149,7 @@ fn race(found: &[Candidate], source: &Path, rounds: usize, interrupt: &Interrupt
     Ok(runs)
 }
 
-fn time(candidate: &Candidate, source: &Path, target: &Path) -> Result<Run> {
+fn time(candidate: &Candidate, source: &Path, target: &Path) -> Result<TimedRun> {
     let mut command = candidate.command(source, target);
     match std::env::var_os("LC_ALL") {
         Some(locale) => command.env("LC_ALL", locale),
@@ -156,11 +165,11 @@ fn time(candidate: &Candidate, source: &Path, target: &Path) -> Result<Run> {
         return Err(Error::Refused(format!("{}: {}", candidate.label, ended.status)));
     }
     let processor_seconds = (ended.rusage.utime + ended.rusage.stime).as_secs_f64();
-    Ok(Run { seconds, processor_seconds })
+    Ok(TimedRun { seconds, processor_seconds })
 }
 
 /// Writes the figures of a race as a table of Markdown; times are in microseconds.
-fn table(found: &[Candidate], runs: &[Vec<Run>]) -> String {
+fn table(found: &[Candidate], runs: &[Vec<TimedRun>]) -> String {
     let mut table =
         "| program | median | 10th percentile | CPU | GNU cp/x, paired |\n|---|---:|---:|---:|---:|\n"
             .to_owned();
@@ -191,7 +200,7 @@ mod tests {
     #[test]
     fn ratios_are_of_pairs() {
         let found = [Candidate::unreal("haul", "haul"), Candidate::unreal(GNU, "GNU cp")];
-        let run = |micros: f64| Run { seconds: micros / 1e6, processor_seconds: 1e-6 };
+        let run = |micros: f64| TimedRun { seconds: micros / 1e6, processor_seconds: 1e-6 };
         // The medians are the same, but in three of four pairs one takes twice as long.
         let runs =
             [vec![run(1.0), run(2.0), run(4.0), run(8.0)], vec![run(2.0), run(4.0), run(8.0), run(1.0)]];

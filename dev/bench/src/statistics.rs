@@ -1,7 +1,7 @@
 //! Summary statistics over a handful of runs.
 //!
 //! Run times on a shared machine have long tails, so the figure quoted is the median, with the
-//! whole range beside it. The mean and the sample deviation are kept in the JSON; `student` uses
+//! whole range next to it. The mean and the sample deviation are kept in the JSON; `student` uses
 //! them to test differences.
 
 use serde::{Deserialize, Serialize};

@@ -4,10 +4,10 @@
 //! named, so the output can be published as it is.
 
 use crate::candidates::{Candidate, HAUL};
-use crate::ground::{Layout, Sides};
-use crate::machine::Machine;
-use crate::names::Named;
-use crate::results::{Figures, Outcome, Report, Series, Timed, best_rival};
+use crate::ground::{ImageLayout, Sides};
+use crate::machine::MachineFacts;
+use crate::names::ValueName;
+use crate::results::{CompareReport, Series, SeriesFigures, SeriesOutcome, Timed, best_rival};
 use crate::statistics::Summary;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ const HEADINGS: [&str; 6] = ["seconds", "min–max", "with sync", "CPU s", "peak
 const WIDTHS: [usize; 6] = [9, 15, 11, 9, 9, 10];
 
 /// Formats the table of one series and its conclusions about haul.
-pub(crate) fn series(series: &Series, layout: Layout, rounds: u32, style: Style) -> String {
+pub(crate) fn series(series: &Series, layout: ImageLayout, rounds: u32, style: Style) -> String {
     let mut out = heading(series, layout, rounds, style);
     match style {
         Style::Text => text_table(&series.outcomes, &mut out),
@@ -54,7 +54,7 @@ pub(crate) fn series(series: &Series, layout: Layout, rounds: u32, style: Style)
     out
 }
 
-fn heading(series: &Series, layout: Layout, rounds: u32, style: Style) -> String {
+fn heading(series: &Series, layout: ImageLayout, rounds: u32, style: Style) -> String {
     let (tree, cache) = (&series.workload, series.cache.name());
     let totals = tree.totals;
     let seed = tree.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
@@ -99,7 +99,7 @@ pub(crate) fn peak(bytes: u64, floor_bytes: u64, number: fn(f64) -> String) -> S
     format!("{bound}{}", number(bytes as f64 / 1e6))
 }
 
-fn text_table(outcomes: &[Outcome], out: &mut String) {
+fn text_table(outcomes: &[SeriesOutcome], out: &mut String) {
     let row = |name: &str, cells: &[String; 6]| {
         let mut line = format!("{name:NAME_WIDTH$}");
         for (cell, width) in cells.iter().zip(WIDTHS) {
@@ -112,22 +112,22 @@ fn text_table(outcomes: &[Outcome], out: &mut String) {
     for outcome in outcomes {
         let name = outcome.candidate.as_str();
         match &outcome.figures {
-            Figures::Timed(timed) if name.chars().count() < NAME_WIDTH => {
+            SeriesFigures::Timed(timed) if name.chars().count() < NAME_WIDTH => {
                 out.push_str(&row(name, &cells(timed)))
             }
             // A name with many settings gets a line of its own.
-            Figures::Timed(timed) => {
+            SeriesFigures::Timed(timed) => {
                 write_paragraph(out, name, Style::Text.indent(""));
                 out.push_str(&row("", &cells(timed)));
             }
-            Figures::Failed(why) => {
+            SeriesFigures::Failed(why) => {
                 write_paragraph(out, &format!("{name:NAME_WIDTH$} no time: {why}"), Style::Text.indent(""));
             }
         }
     }
 }
 
-fn markdown_table(outcomes: &[Outcome], out: &mut String) {
+fn markdown_table(outcomes: &[SeriesOutcome], out: &mut String) {
     out.push_str(&format!(
         "| candidate | {} |\n|---|{}\n",
         HEADINGS.join(" | "),
@@ -136,10 +136,10 @@ fn markdown_table(outcomes: &[Outcome], out: &mut String) {
     for outcome in outcomes {
         let name = &outcome.candidate;
         match &outcome.figures {
-            Figures::Timed(timed) => {
+            SeriesFigures::Timed(timed) => {
                 out.push_str(&format!("| {name} | {} |\n", cells(timed).join(" | ")));
             }
-            Figures::Failed(why) => {
+            SeriesFigures::Failed(why) => {
                 let why = why.replace('|', "\\|");
                 out.push_str(&format!("| {name} | no time: {why} |{}\n", " |".repeat(HEADINGS.len() - 1)));
             }
@@ -148,7 +148,7 @@ fn markdown_table(outcomes: &[Outcome], out: &mut String) {
 }
 
 /// Compares haul, with each of its settings, to GNU cp and to the best of the others.
-fn sentences(outcomes: &[Outcome]) -> Vec<String> {
+fn sentences(outcomes: &[SeriesOutcome]) -> Vec<String> {
     let best = best_rival(outcomes);
     let of_haul = outcomes.iter().filter(|outcome| outcome.id == HAUL);
     of_haul
@@ -166,8 +166,8 @@ fn sentences(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 /// Lists the machine, the method and the candidates.
-pub(crate) fn facts(report: &Report, style: Style) -> String {
-    let Machine { kernel, processor, processors, memory_bytes, date } = &report.machine;
+pub(crate) fn facts(report: &CompareReport, style: Style) -> String {
+    let MachineFacts { kernel, processor, processors, memory_bytes, date } = &report.machine;
     let memory = *memory_bytes as f64 / f64::from(1 << 30);
     let mut lines = vec![
         format!("{date}; Linux {kernel}; {processors} processors ({processor}); {memory:.1} GiB of memory"),
@@ -241,11 +241,12 @@ mod tests {
     use crate::ground::CacheState;
     use crate::image::FileSystem;
     use crate::results::tests::{candidate, run};
-    use crate::results::{Tree, outcomes};
+    use crate::results::{MeasuredTree, outcomes};
     use crate::shapes::Totals;
     use crate::verify::Digest;
 
-    const LAYOUT: Layout = Layout { source: FileSystem::Ext4, target: FileSystem::Xfs, sides: Sides::Two };
+    const LAYOUT: ImageLayout =
+        ImageLayout { source: FileSystem::Ext4, target: FileSystem::Xfs, sides: Sides::Two };
 
     const SETTINGS: &str = "haul -j 4 --engine=io-uring --queue-depth 128";
 
@@ -266,7 +267,7 @@ mod tests {
         ];
         runs[4].failure = Some(format!("wrong copy: {}", "d000/f00000 has other content; ".repeat(5)));
         Series {
-            workload: Tree {
+            workload: MeasuredTree {
                 name: "many".to_owned(),
                 totals: Totals { files: 50_000, directories: 500, bytes: 204_800_000 },
                 seed: Some(1),

@@ -1,4 +1,4 @@
-//! Makes a tree: the directories and files of a [`Shape`], from a seed.
+//! Makes a tree: the directories and files of a [`TreeShape`], from a seed.
 //!
 //! The tree is made depth first, the files of a directory before its subdirectories, one file at a
 //! time in a single thread. Inode numbers then follow the names, as in a tree that was unpacked.
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::noise::Noise;
-use crate::shapes::Shape;
+use crate::shapes::TreeShape;
 
 /// Bytes generated at a time; a multiple of eight, as [`Noise`] requires.
 const BLOCK_BYTES: usize = 128 * 1024;
@@ -26,9 +26,9 @@ const BLOCK_BYTES: usize = 128 * 1024;
 ///
 /// [`Error::Refused`] if `destination` is not empty or has too little space; nothing was touched
 /// then. [`Error::PartlyMade`] if it stopped half way.
-pub(crate) fn make(shape: &Shape, seed: u64, destination: &Path, interrupt: &Interrupt) -> Result<()> {
+pub(crate) fn make(shape: &TreeShape, seed: u64, destination: &Path, interrupt: &Interrupt) -> Result<()> {
     prepare(shape, destination)?;
-    let mut maker = Maker { shape, seed, interrupt, made: 0 };
+    let mut maker = TreeMaker { shape, seed, interrupt, made: 0 };
     maker.make_below(destination).map_err(|cause| Error::PartlyMade {
         destination: destination.to_owned(),
         made: maker.made,
@@ -38,7 +38,7 @@ pub(crate) fn make(shape: &Shape, seed: u64, destination: &Path, interrupt: &Int
 }
 
 /// Checks the destination and its free space, and creates the directory last.
-fn prepare(shape: &Shape, destination: &Path) -> Result<()> {
+fn prepare(shape: &TreeShape, destination: &Path) -> Result<()> {
     let refuse = |why: &str| Err(Error::Refused(format!("{} {why}", destination.display())));
     let exists = match fs::read_dir(destination) {
         Ok(mut entries) => match entries.next() {
@@ -77,8 +77,8 @@ pub(crate) fn bytes_free(path: &Path) -> Result<u64> {
     Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
 }
 
-struct Maker<'a> {
-    shape: &'a Shape,
+struct TreeMaker<'a> {
+    shape: &'a TreeShape,
     seed: u64,
     interrupt: &'a Interrupt,
     made: u64,
@@ -92,7 +92,7 @@ struct Pending {
     index: u64,
 }
 
-impl Maker<'_> {
+impl TreeMaker<'_> {
     fn make_below(&mut self, top: &Path) -> Result<()> {
         let mut pending = vec![Pending { path: top.to_owned(), level: 0, index: 0 }];
         while let Some(directory) = pending.pop() {
@@ -148,26 +148,26 @@ pub(crate) fn write_noise(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shapes::{Kind, Totals, tests::options};
+    use crate::shapes::{ShapeKind, Totals, tests::options};
     use crate::verify;
 
-    fn made(kind: Kind, line: &str) -> (tempfile::TempDir, Shape) {
+    fn made(kind: ShapeKind, line: &str) -> (tempfile::TempDir, TreeShape) {
         let top = tempfile::tempdir().unwrap();
         let options = options(line);
-        let shape = Shape::new(kind, &options).unwrap();
+        let shape = TreeShape::new(kind, &options).unwrap();
         make(&shape, options.seed, &top.path().join("tree"), &Interrupt::never()).unwrap();
         (top, shape)
     }
 
-    const SMALL: [(Kind, &str); 8] = [
-        (Kind::Binary, "--depth 4 --files 2 --size 100"),
-        (Kind::Broad, "--scale 0.02 --size 3000"),
-        (Kind::Fat, "--scale 0.01 --size 2000"),
-        (Kind::Deep, "--scale 0.0001"),
-        (Kind::Flat, "--scale 0.002"),
-        (Kind::Many, "--scale 0.002"),
-        (Kind::Large, "--scale 0.001"),
-        (Kind::Practical, "--scale 0.0001"),
+    const SMALL: [(ShapeKind, &str); 8] = [
+        (ShapeKind::Binary, "--depth 4 --files 2 --size 100"),
+        (ShapeKind::Broad, "--scale 0.02 --size 3000"),
+        (ShapeKind::Fat, "--scale 0.01 --size 2000"),
+        (ShapeKind::Deep, "--scale 0.0001"),
+        (ShapeKind::Flat, "--scale 0.002"),
+        (ShapeKind::Many, "--scale 0.002"),
+        (ShapeKind::Large, "--scale 0.001"),
+        (ShapeKind::Practical, "--scale 0.0001"),
     ];
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_files_of_a_tree_differ_from_each_other() {
-        let (top, _) = made(Kind::Flat, "--files 2");
+        let (top, _) = made(ShapeKind::Flat, "--files 2");
         let read = |name: &str| fs::read(top.path().join("tree").join(name)).unwrap();
         assert_ne!(read("f00000"), read("f00001"));
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn an_empty_directory_is_used_and_a_full_one_or_a_file_refused() {
         let top = tempfile::tempdir().unwrap();
-        let shape = Shape::new(Kind::Flat, &options("--files 3")).unwrap();
+        let shape = TreeShape::new(ShapeKind::Flat, &options("--files 3")).unwrap();
         let attempt = |name: &str| make(&shape, 1, &top.path().join(name), &Interrupt::never());
         fs::create_dir(top.path().join("empty")).unwrap();
         attempt("empty").unwrap();
@@ -218,7 +218,7 @@ mod tests {
     fn a_tree_that_stopped_half_way_is_reported() {
         let top = tempfile::tempdir().unwrap();
         let tree = top.path().join("tree");
-        let shape = Shape::new(Kind::Flat, &options("--files 3")).unwrap();
+        let shape = TreeShape::new(ShapeKind::Flat, &options("--files 3")).unwrap();
         let interrupt = Interrupt::never();
         interrupt.raise();
         let error = make(&shape, 1, &tree, &interrupt).unwrap_err();
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_tree_larger_than_the_disk_is_refused_before_it_is_begun() {
         let top = tempfile::tempdir().unwrap();
-        let shape = Shape::new(Kind::Large, &options("--size 1000T")).unwrap();
+        let shape = TreeShape::new(ShapeKind::Large, &options("--size 1000T")).unwrap();
         let refusal = make(&shape, 1, &top.path().join("tree"), &Interrupt::never()).unwrap_err();
         assert!(refusal.to_string().contains("has room for"), "{refusal}");
         assert!(!top.path().join("tree").exists());

@@ -63,13 +63,13 @@ impl Serialize for Digest {
 /// Reads a whole tree and returns its digest.
 pub(crate) fn digest(top: &Path, interrupt: &Interrupt) -> Result<Digest> {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    let hash = |reader: &mut Reader, entry: walkdir::Result<DirEntry>| {
+    let hash = |reader: &mut EntryReader, entry: walkdir::Result<DirEntry>| {
         interrupt.check()?;
         let entry = entry.map_err(unreadable)?;
         let read = reader.read(entry.path())?;
         Ok(reader.hash(entry.path().strip_prefix(top).unwrap_or(entry.path()), &read))
     };
-    let hashes = || walk(top).par_bridge().map_init(Reader::new, hash);
+    let hashes = || walk(top).par_bridge().map_init(EntryReader::new, hash);
     let sum = || hashes().try_reduce(|| 0, |sum, hash| Ok(sum.wrapping_add(hash)));
     // Threads that end here: the memory of those that stay would be charged to the candidates.
     let pool = ThreadPoolBuilder::new().num_threads(workers);
@@ -113,7 +113,7 @@ pub(crate) fn differences(
     most: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<String>> {
-    let mut reader = Reader::new();
+    let mut reader = EntryReader::new();
     let mut found = Vec::new();
     let mut pending = vec![PathBuf::new()];
     while let Some(relative) = pending.pop() {
@@ -177,11 +177,11 @@ fn type_name(file_type: FileType) -> &'static str {
 struct TreeEntry {
     type_name: &'static str,
     permissions: u32,
-    content: Content,
+    content: EntryDigest,
 }
 
 #[derive(PartialEq, Eq)]
-enum Content {
+enum EntryDigest {
     Nothing,
     Bytes { length: u64, hash: u128 },
     Link(PathBuf),
@@ -195,10 +195,10 @@ impl TreeEntry {
             return Some(format!("is a {}, should be a {}", copied.type_name, self.type_name));
         }
         let wrong = match (&self.content, &copied.content) {
-            (Content::Link(wanted), Content::Link(found)) if wanted != found => {
+            (EntryDigest::Link(wanted), EntryDigest::Link(found)) if wanted != found => {
                 format!("points to {}, should point to {}", found.display(), wanted.display())
             }
-            (Content::Bytes { length: wanted, .. }, Content::Bytes { length: found, .. })
+            (EntryDigest::Bytes { length: wanted, .. }, EntryDigest::Bytes { length: found, .. })
                 if wanted != found =>
             {
                 format!("has {found} bytes, should have {wanted}")
@@ -214,14 +214,14 @@ impl TreeEntry {
 }
 
 /// Reads entries, reusing one buffer and one hasher.
-struct Reader {
+struct EntryReader {
     buffer: Vec<u8>,
     hasher: Box<Xxh3>,
 }
 
-impl Reader {
-    fn new() -> Reader {
-        Reader { buffer: vec![0; BUFFER_BYTES], hasher: Box::default() }
+impl EntryReader {
+    fn new() -> EntryReader {
+        EntryReader { buffer: vec![0; BUFFER_BYTES], hasher: Box::default() }
     }
 
     fn read_if_there(&mut self, path: &Path) -> Result<Option<TreeEntry>> {
@@ -240,23 +240,23 @@ impl Reader {
         Ok(TreeEntry { type_name: type_name(file_type), permissions, content })
     }
 
-    fn content(&mut self, path: &Path, facts: &Metadata) -> io::Result<Content> {
+    fn content(&mut self, path: &Path, facts: &Metadata) -> io::Result<EntryDigest> {
         let file_type = facts.file_type();
         if file_type.is_symlink() {
-            return Ok(Content::Link(fs::read_link(path)?));
+            return Ok(EntryDigest::Link(fs::read_link(path)?));
         }
         if file_type.is_block_device() || file_type.is_char_device() {
-            return Ok(Content::Device(facts.rdev()));
+            return Ok(EntryDigest::Device(facts.rdev()));
         }
         if !file_type.is_file() {
-            return Ok(Content::Nothing);
+            return Ok(EntryDigest::Nothing);
         }
         let mut file = File::open(path)?;
         self.hasher.reset();
         let mut length = 0;
         loop {
             match file.read(&mut self.buffer) {
-                Ok(0) => return Ok(Content::Bytes { length, hash: self.hasher.digest128() }),
+                Ok(0) => return Ok(EntryDigest::Bytes { length, hash: self.hasher.digest128() }),
                 Ok(count) => {
                     self.hasher.update(&self.buffer[..count]);
                     length += count as u64;
@@ -279,13 +279,13 @@ impl Reader {
         }
         hasher.update(&entry.permissions.to_le_bytes());
         match &entry.content {
-            Content::Nothing => {}
-            Content::Bytes { length, hash } => {
+            EntryDigest::Nothing => {}
+            EntryDigest::Bytes { length, hash } => {
                 hasher.update(&length.to_le_bytes());
                 hasher.update(&hash.to_le_bytes());
             }
-            Content::Link(target) => hasher.update(target.as_os_str().as_bytes()),
-            Content::Device(number) => hasher.update(&number.to_le_bytes()),
+            EntryDigest::Link(target) => hasher.update(target.as_os_str().as_bytes()),
+            EntryDigest::Device(number) => hasher.update(&number.to_le_bytes()),
         }
         hasher.digest128()
     }
@@ -297,13 +297,13 @@ mod tests {
     use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 
     /// A tree of everything that can be made without privileges, and a correct copy of it.
-    struct Pair {
+    struct TreePair {
         top: tempfile::TempDir,
     }
 
-    impl Pair {
-        fn new() -> Pair {
-            let pair = Pair { top: tempfile::tempdir().unwrap() };
+    impl TreePair {
+        fn new() -> TreePair {
+            let pair = TreePair { top: tempfile::tempdir().unwrap() };
             for top in [pair.source(), pair.copy()] {
                 fs::create_dir_all(top.join("directory/empty")).unwrap();
                 fs::write(top.join("directory/file"), vec![7; 300_000]).unwrap();
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_right_copy_is_right() {
-        let pair = Pair::new();
+        let pair = TreePair::new();
         let never = Interrupt::never();
         assert_eq!(digest(&pair.source(), &never).unwrap(), digest(&pair.copy(), &never).unwrap());
         assert!(differences(&pair.source(), &pair.copy(), 10, &never).unwrap().is_empty());
@@ -376,7 +376,7 @@ mod tests {
             }),
         ];
         for (expected, spoil) in differences {
-            let pair = Pair::new();
+            let pair = TreePair::new();
             spoil(&pair.copy());
             let never = Interrupt::never();
             let digests = [pair.source(), pair.copy()].map(|top| digest(&top, &never).unwrap());
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_the_umask_takes_and_what_it_leaves_are_both_right() {
-        let pair = Pair::new();
+        let pair = TreePair::new();
         chmod(&pair.source().join("nothing"), 0o722);
         let never = Interrupt::never();
         assert!(differences(&pair.source(), &pair.copy(), 10, &never).unwrap().is_empty());
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn two_files_that_changed_places_are_found() {
-        let pair = Pair::new();
+        let pair = TreePair::new();
         let directory = pair.copy().join("directory");
         for name in ["a", "b"] {
             fs::write(pair.source().join("directory").join(name), name).unwrap();
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn the_list_of_differences_ends_at_its_limit() {
-        let pair = Pair::new();
+        let pair = TreePair::new();
         for number in 0..20 {
             fs::write(pair.copy().join(format!("extra{number}")), "").unwrap();
         }
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_signal_stops_the_reading() {
-        let pair = Pair::new();
+        let pair = TreePair::new();
         let interrupt = Interrupt::never();
         interrupt.raise();
         assert!(digest(&pair.source(), &interrupt).unwrap_err().is_interruption());

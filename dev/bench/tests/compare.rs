@@ -150,7 +150,7 @@ fn pipe(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_ordinary_user_is_told_why_not() {
+fn an_ordinary_user_gets_the_reason() {
     require!(needs::root());
     require!(needs::tool("setpriv"));
     let work = work();

@@ -53,7 +53,7 @@ fn the_definitions_have_every_subcommand() {
     assert_eq!(names, ["make", "compare", "auto", "run", "start", "aio", "tools", "simulate"]);
 }
 
-/// A script takes haul's place, and copies as it is told to.
+/// A script takes haul's place, and copies with the given command.
 #[test]
 fn small_copies_are_timed_and_a_wrong_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,10 +70,10 @@ fn small_copies_are_timed_and_a_wrong_one_is_refused() {
     for line in ["One file, ", "20 files in a directory, ", "\n| haul | ", "\n| GNU cp | ", "; 2 runs each"] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
-    for (copy, told) in [("echo other >\"$2\"", "haul copied wrong"), ("exit 3", "haul: exit status: 3")] {
+    for (copy, message) in [("echo other >\"$2\"", "haul copied wrong"), ("exit 3", "haul: exit status: 3")] {
         let output = start(copy);
         assert_eq!(output.status.code(), Some(1), "{copy}");
-        assert!(text(&output.stderr).contains(told), "{copy}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(message), "{copy}: {}", text(&output.stderr));
     }
     // Only the script: what was made for the runs is removed after an error too.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

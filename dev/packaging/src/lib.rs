@@ -1,4 +1,5 @@
-//! What the tests of haul's packages share. They use what a user installs, never the crates.
+//! Shared code of the package tests. They use the installed files, as a user does, never the
+//! crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -46,7 +46,7 @@ fn published_crates_say_what_they_are_and_need_only_what_is_published() {
     }
 }
 
-/// Returns a command of cargo-deny, or why there is none.
+/// Returns a command of cargo-deny, or the reason why it isn't available.
 fn deny(what: &[&str]) -> Result<Command, String> {
     let program = workspace().join("target/mpi/cargo-deny/bin/cargo-deny");
     if !program.is_file() {

@@ -76,7 +76,7 @@ fn the_declarations_fit_their_use() {
     assert!(complaint.contains("'job' does not exist"), "{complaint}");
 }
 
-/// Installs the package with the haul that was built, and copies its tests beside it. Returns the
+/// Installs the package with the haul that was built, and copies its tests next to it. Returns the
 /// directory that it is all in, and that of the package's user.
 fn installed() -> (TempDir, PathBuf) {
     let scratch = TempDir::new().unwrap();
@@ -126,7 +126,7 @@ fn install_with_npm(package: &Path, user: &Path, program: &Path) {
     npm(&["install", "--offline", "--no-audit", "--no-fund", &archive], user);
 }
 
-/// The haul that cargo builds for the tests of its package, beside the directory of the tests.
+/// The haul that cargo builds for the tests of its package, next to the directory of the tests.
 fn haul() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("haul")
 }

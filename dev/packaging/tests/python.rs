@@ -96,7 +96,7 @@ impl Environment {
     }
 }
 
-/// Returns the program that `cargo test` has built beside this test.
+/// Returns the program that `cargo test` has built next to this test.
 fn built_command() -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;
     let built = test.ancestors().nth(2)?.join("haul");

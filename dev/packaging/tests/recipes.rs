@@ -26,7 +26,7 @@ const RECIPES: [(&str, &str); 6] = [
 const LMOD: &str = "modules/lmod/haul/VERSION.lua";
 const TCL: &str = "modules/tcl/haul/VERSION";
 
-/// What recipes may expect to be installed, and the file of the sources that it comes from.
+/// Files that recipes may expect to be installed, each with the source file it comes from.
 const INSTALLED: [(&str, &str); 4] = [
     ("share/man/man1/haul.1", "docs/man/haul.1"),
     ("share/bash-completion/completions/haul", "completions/haul.bash"),
@@ -34,7 +34,7 @@ const INSTALLED: [(&str, &str); 4] = [
     ("share/zsh/site-functions/_haul", "completions/_haul"),
 ];
 
-/// Prints what each function that a module file calls is told to do.
+/// Prints the arguments of each function that a module file calls.
 const LMOD_SHOW: &str = "
     function show(name) return function(...) print(name, ...) end end
     help, whatis = show('help'), show('whatis')

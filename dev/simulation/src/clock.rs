@@ -36,13 +36,13 @@ pub(crate) enum Happening {
 
 /// Queue of future events, by time; FIFO at equal times.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct EventQueue {
     now: Time,
-    said: u64,
+    scheduled: u64,
     heap: BinaryHeap<Reverse<(Time, u64, Happening)>>,
 }
 
-impl Clock {
+impl EventQueue {
     /// Returns the simulated time.
     pub(crate) fn now(&self) -> Time {
         self.now
@@ -50,8 +50,8 @@ impl Clock {
 
     /// Schedules an event for `time`, or for now if that has passed.
     pub(crate) fn at(&mut self, time: Time, happening: Happening) {
-        self.said += 1;
-        self.heap.push(Reverse((time.max(self.now), self.said, happening)));
+        self.scheduled += 1;
+        self.heap.push(Reverse((time.max(self.now), self.scheduled, happening)));
     }
 
     /// Drops all future events.

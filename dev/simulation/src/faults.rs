@@ -76,7 +76,7 @@ fn shuffled(count: u32, seed: u64) -> Vec<u32> {
     numbers
 }
 
-/// What is known to be done: the state that the launch process keeps across a loss.
+/// Completed work: the state that the launch process keeps across a loss.
 #[derive(Debug)]
 pub(super) struct Records {
     /// Files and bytes completed.

@@ -6,9 +6,9 @@ use std::collections::{HashMap, VecDeque};
 use haul_flow::plan;
 
 use super::clock::{Time, nanoseconds};
-use super::storage::{Served, Storage};
-use super::{Scene, Walk, Workload};
-use haul_cluster::schedule::{Item, ItemId};
+use super::storage::{Served, StorageModel};
+use super::{Scenario, WalkModel, Workload};
+use haul_cluster::schedule::{ItemId, QueuedItem};
 
 /// Metadata operations per directory: create the target, open and read the source, set the times.
 const DIRECTORY_OPERATIONS: u64 = 4;
@@ -18,7 +18,7 @@ const LISTING_ENTRIES: u32 = 64;
 
 /// Content of a work item.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Content {
+pub(crate) enum ItemContent {
     /// Files, by number.
     Files { first: u64, entries: u32, directory: u64 },
     /// A directory to be listed.
@@ -28,9 +28,9 @@ pub(crate) enum Content {
 }
 
 /// Next step of the launch process.
-pub(crate) enum Step {
+pub(crate) enum LaunchStep {
     /// Sends a work item at this time.
-    Item(Item, Time),
+    Item(QueuedItem, Time),
     /// Nothing more to send.
     Closed,
     /// Waits for work items to complete.
@@ -50,9 +50,9 @@ pub(crate) struct Launch {
     listings: u64,
     seen: u64,
     outstanding: u64,
-    items: HashMap<ItemId, Content>,
+    items: HashMap<ItemId, ItemContent>,
     /// Work items lost with an attempt, to be sent again.
-    again: VecDeque<Item>,
+    again: VecDeque<QueuedItem>,
     next: u64,
     closed: bool,
 }
@@ -88,15 +88,15 @@ impl Launch {
     }
 
     /// Returns the content of a work item in flight.
-    pub(crate) fn content(&self, item: ItemId) -> Option<Content> {
+    pub(crate) fn content(&self, item: ItemId) -> Option<ItemContent> {
         self.items.get(&item).copied()
     }
 
     /// Returns first file and number of files of a work item, if it consists of whole files.
     pub(crate) fn files_in(&self, item: ItemId) -> Option<(u64, u64)> {
         match self.content(item)? {
-            Content::Files { first, entries, .. } => Some((first, u64::from(entries))),
-            Content::Listing { .. } | Content::Large { .. } => None,
+            ItemContent::Files { first, entries, .. } => Some((first, u64::from(entries))),
+            ItemContent::Listing { .. } | ItemContent::Large { .. } => None,
         }
     }
 
@@ -113,15 +113,15 @@ impl Launch {
     /// Completes a work item. A completed listing becomes files to cut.
     pub(crate) fn done(&mut self, item: ItemId) {
         match self.items.remove(&item) {
-            Some(Content::Files { entries, .. }) => self.outstanding -= u64::from(entries),
-            Some(Content::Listing { directory }) => {
+            Some(ItemContent::Files { entries, .. }) => self.outstanding -= u64::from(entries),
+            Some(ItemContent::Listing { directory }) => {
                 self.listings -= 1;
                 let files = self.files_of(directory);
                 self.outstanding -= files.end - files.start;
                 self.seen += files.end - files.start;
                 self.listed.push_back((directory, files));
             }
-            Some(Content::Large { .. }) => self.outstanding -= 1,
+            Some(ItemContent::Large { .. }) => self.outstanding -= 1,
             None => {}
         }
     }
@@ -129,35 +129,35 @@ impl Launch {
     /// Prepares another attempt: incomplete items are sent again in their order. `large` are the
     /// large files in progress.
     pub(crate) fn begin_attempt(&mut self, large: impl IntoIterator<Item = u64>) {
-        let begun = self.items.extract_if(|_, content| matches!(content, Content::Large { .. })).count();
+        let begun = self.items.extract_if(|_, content| matches!(content, ItemContent::Large { .. })).count();
         self.outstanding -= begun as u64;
-        let item = |(&id, &content): (&ItemId, &Content)| {
+        let item = |(&id, &content): (&ItemId, &ItemContent)| {
             let (entries, directory) = match content {
-                Content::Files { entries, directory, .. } => (entries, directory),
-                Content::Listing { directory } => (LISTING_ENTRIES, directory),
-                Content::Large { directory, .. } => (1, directory),
+                ItemContent::Files { entries, directory, .. } => (entries, directory),
+                ItemContent::Listing { directory } => (LISTING_ENTRIES, directory),
+                ItemContent::Large { directory, .. } => (1, directory),
             };
-            Item { id, directory, entries, body: Vec::new() }
+            QueuedItem { id, directory, entries, body: Vec::new() }
         };
-        let mut again: Vec<Item> = self.items.iter().map(item).collect();
+        let mut again: Vec<QueuedItem> = self.items.iter().map(item).collect();
         again.sort_unstable_by_key(|item| item.id);
         for file in large {
             self.outstanding += 1;
             let directory = file / self.directory_entries;
-            again.push(self.item(Content::Large { file, directory }, 1));
+            again.push(self.item(ItemContent::Large { file, directory }, 1));
         }
         self.again = again.into();
         self.closed = false;
     }
 
     /// Performs the next step.
-    pub(crate) fn step(&mut self, now: Time, scene: &Scene, storage: &mut Storage) -> Step {
+    pub(crate) fn step(&mut self, now: Time, scene: &Scenario, storage: &mut StorageModel) -> LaunchStep {
         let machine = &scene.machine;
         if let Some(item) = self.again.pop_front() {
-            return Step::Item(item, self.served.serve(now, nanoseconds(machine.launch_item_cost)));
+            return LaunchStep::Item(item, self.served.serve(now, nanoseconds(machine.launch_item_cost)));
         }
         if self.outstanding >= machine.outstanding_entries {
-            return Step::Wait;
+            return LaunchStep::Wait;
         }
         let mut cost = nanoseconds(machine.launch_item_cost);
         let mut begin = now;
@@ -169,11 +169,11 @@ impl Launch {
             begin += (made - now) / u64::from(machine.launch_workers.max(1));
             let files = self.files_of(directory);
             let entries = files.end - files.start;
-            if scene.walk == Walk::Ranks {
+            if scene.walk == WalkModel::Ranks {
                 self.listings += 1;
                 self.outstanding += entries;
-                let item = self.item(Content::Listing { directory }, LISTING_ENTRIES);
-                return Step::Item(item, self.served.serve(begin, cost));
+                let item = self.item(ItemContent::Listing { directory }, LISTING_ENTRIES);
+                return LaunchStep::Item(item, self.served.serve(begin, cost));
             }
             cost += entries * nanoseconds(machine.list_cost);
             self.seen += entries;
@@ -182,27 +182,27 @@ impl Launch {
         let Some((directory, files)) = self.listed.front_mut() else {
             let over = self.listings == 0 && !self.closed;
             self.closed |= over;
-            return if over { Step::Closed } else { Step::Wait };
+            return if over { LaunchStep::Closed } else { LaunchStep::Wait };
         };
         let most = plan::item_entries(self.seen, scene.clients as usize) as u64;
         let entries = most.min(files.end - files.start) as u32;
-        let content = Content::Files { first: files.start, entries, directory: *directory };
+        let content = ItemContent::Files { first: files.start, entries, directory: *directory };
         files.start += u64::from(entries);
         if files.is_empty() {
             self.listed.pop_front();
         }
         self.outstanding += u64::from(entries);
         let item = self.item(content, entries);
-        Step::Item(item, self.served.serve(begin, cost))
+        LaunchStep::Item(item, self.served.serve(begin, cost))
     }
 
-    fn item(&mut self, content: Content, entries: u32) -> Item {
+    fn item(&mut self, content: ItemContent, entries: u32) -> QueuedItem {
         let id = ItemId(self.next);
         self.next += 1;
-        let (Content::Files { directory, .. }
-        | Content::Listing { directory }
-        | Content::Large { directory, .. }) = content;
+        let (ItemContent::Files { directory, .. }
+        | ItemContent::Listing { directory }
+        | ItemContent::Large { directory, .. }) = content;
         self.items.insert(id, content);
-        Item { id, directory, entries, body: Vec::new() }
+        QueuedItem { id, directory, entries, body: Vec::new() }
     }
 }

@@ -38,9 +38,9 @@ use haul_cluster::schedule::Limits;
 pub use storage::Served;
 pub use world::run;
 
-/// Which processes list directories.
+/// Processes that list directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Walk {
+pub enum WalkModel {
     /// The launch process.
     Launch,
     /// The ranks, one directory at a time; they send the names to the launch process.
@@ -49,7 +49,7 @@ pub enum Walk {
 
 /// The modelled hardware. Rates are in bytes per second unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineModel {
     /// Number of storage targets.
     pub targets: u32,
     /// Bandwidth of a target, for reads and writes separately.
@@ -141,15 +141,15 @@ impl Workload {
 
 /// Input of a simulation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scene {
+pub struct Scenario {
     /// The hardware.
-    pub machine: Machine,
+    pub machine: MachineModel,
     /// The files to copy.
     pub workload: Workload,
     /// Number of ranks that copy.
     pub clients: u32,
-    /// Which processes list directories.
-    pub walk: Walk,
+    /// Processes that list directories.
+    pub walk: WalkModel,
     /// Parameters of the scheduler.
     pub limits: Limits,
     /// Faults to inject.
@@ -160,7 +160,7 @@ pub struct Scene {
 
 /// Result of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// Simulated time from the start of the walk until everything is done.
     pub seconds: f64,
     /// Number of files copied.
@@ -169,13 +169,13 @@ pub struct Outcome {
     pub bytes: u64,
     /// Bytes written by targets; exceeds `bytes` by what was copied again after a loss.
     pub bytes_written: u64,
-    /// How often the job was started.
+    /// Number of starts of the job.
     pub attempts: u32,
     /// Messages to and from rank 0, without those of the link.
     pub messages: u64,
     /// Maximum entries queued at rank 0.
     pub queued_entries_max: u64,
-    /// How busy each resource was.
+    /// Utilisation of each resource.
     pub busy: Busy,
     /// Remarks of the scheduler.
     pub remarks: Vec<String>,
@@ -219,7 +219,7 @@ impl Busy {
     }
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// Returns the bytes copied per second.
     #[must_use]
     pub fn rate(&self) -> f64 {

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use super::clock::Time;
-use super::storage::{Layout, Served};
-use haul_cluster::schedule::{FileId, Item, ItemId};
+use super::storage::{Served, StripePlacement};
+use haul_cluster::schedule::{FileId, ItemId, QueuedItem};
 use haul_cluster::transport::Rank;
 
 /// A modelled rank.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Client {
+pub(crate) struct SimulatedRank {
     /// Requests not yet written.
     pub(crate) in_flight: u32,
     /// Jobs with blocks left to request.
@@ -29,15 +29,15 @@ pub(crate) struct Client {
     pub(crate) link_in: Served,
     pub(crate) link_out: Served,
     /// Waiting bundles of small files, and the one in progress.
-    pub(crate) bundles: VecDeque<Vec<Item>>,
-    pub(crate) bundle: Option<Vec<Item>>,
+    pub(crate) bundles: VecDeque<Vec<QueuedItem>>,
+    pub(crate) bundle: Option<Vec<QueuedItem>>,
     /// Its processors and requests, with small files.
     pub(crate) working: Served,
     /// Slowdown factor: 1, or more for a straggler.
     pub(crate) slowness: f64,
 }
 
-impl Client {
+impl SimulatedRank {
     /// Creates a rank with a slowdown factor.
     pub(crate) fn new(slowness: f64) -> Self {
         Self { slowness, ..Self::default() }
@@ -48,7 +48,7 @@ impl Client {
         if self.slowness == 1.0 { time } else { (time as f64 * self.slowness).ceil() as Time }
     }
 
-    /// Takes a range into its hand. Returns the time that each range there has had of this rank.
+    /// Accepts a range. Returns the processing time that each range in flight here has had so far.
     pub(crate) fn take_range(&mut self, now: Time) -> Time {
         self.pass_time(now);
         self.ranges += 1;
@@ -84,23 +84,23 @@ impl Client {
 
 /// A transfer: a whole file or a range of one.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
+pub(crate) struct SimulatedTransfer {
     pub(crate) rank: Rank,
-    pub(crate) work: Work,
-    pub(crate) source: Layout,
-    pub(crate) target: Layout,
+    pub(crate) work: TransferredData,
+    pub(crate) source: StripePlacement,
+    pub(crate) target: StripePlacement,
     /// Blocks left to request, and the number left to write.
     pub(crate) pieces: std::ops::Range<u32>,
     pub(crate) left: u32,
     /// End of the last block.
     pub(crate) end: u64,
-    /// What [`Client::take_range`] returned.
+    /// Result of [`SimulatedRank::take_range`].
     pub(crate) began: Time,
 }
 
-/// What a job transfers.
+/// Data that a job transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum TransferredData {
     /// A file that its rank copies alone.
     File { item: ItemId },
     /// A file too large for one rank, which is only opened here. `done` are ranges moved by
@@ -112,7 +112,7 @@ pub(crate) enum Work {
     Finished { file: FileId },
 }
 
-impl Job {
+impl SimulatedTransfer {
     /// Returns the size of a block, in bytes.
     pub(crate) fn piece_bytes(&self, piece: u32, request_bytes: u64) -> u64 {
         let start = u64::from(piece) * request_bytes;

@@ -1,7 +1,7 @@
 //! Modelled FIFO servers: targets, metadata servers, links, rank 0.
 
 use super::clock::{Time, nanoseconds};
-use super::{Machine, Scene};
+use super::{MachineModel, Scenario};
 
 /// A server that handles requests in the order of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,7 +34,7 @@ impl Served {
 
 /// The modelled file system.
 #[derive(Debug)]
-pub(crate) struct Storage {
+pub(crate) struct StorageModel {
     reading: Vec<Served>,
     writing: Vec<Served>,
     metadata: Vec<Served>,
@@ -52,21 +52,21 @@ pub(crate) struct Storage {
 
 /// Placement of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct StripePlacement {
     pub(crate) first: u32,
     pub(crate) stripes: u32,
 }
 
-impl Layout {
+impl StripePlacement {
     /// Returns the target of a stripe.
     fn target(self, stripe: u32, targets: usize) -> usize {
         (self.first as usize + (stripe % self.stripes.max(1)) as usize) % targets
     }
 }
 
-impl Storage {
-    pub(crate) fn new(scene: &Scene) -> Self {
-        let Machine { targets, metadata_servers, .. } = scene.machine;
+impl StorageModel {
+    pub(crate) fn new(scene: &Scenario) -> Self {
+        let MachineModel { targets, metadata_servers, .. } = scene.machine;
         let machine = &scene.machine;
         Self {
             reading: vec![Served::default(); targets.max(1) as usize],
@@ -98,14 +98,14 @@ impl Storage {
     }
 
     /// Reads a stripe. Returns when the target has read it.
-    pub(crate) fn read(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
+    pub(crate) fn read(&mut self, now: Time, layout: StripePlacement, stripe: u32, bytes: u64) -> Time {
         let target = layout.target(stripe, self.reading.len());
         let service = self.service_of(target, bytes);
         self.reading[target].serve(now + self.latency, service)
     }
 
     /// Writes a stripe. Returns when the target has written it.
-    pub(crate) fn write(&mut self, now: Time, layout: Layout, stripe: u32, bytes: u64) -> Time {
+    pub(crate) fn write(&mut self, now: Time, layout: StripePlacement, stripe: u32, bytes: u64) -> Time {
         self.written += bytes;
         let target = layout.target(stripe, self.writing.len());
         let service = self.service_of(target, bytes);

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::clock::{Clock, Happening, Time, nanoseconds};
+use super::clock::{EventQueue, Happening, Time, nanoseconds};
 use super::faults::{LOSSES, Records, mix};
-use super::launch::{Content, Launch, Step};
-use super::rank::{Client, Job, Slab, Work};
-use super::storage::{Layout, Served, Storage, spread};
-use super::{Busy, Class, Outcome, Scene, Workload};
-use haul_cluster::schedule::{CountedBy, Event, FileId, Item, ItemId, LargeFile, Order, Scheduler};
+use super::launch::{ItemContent, Launch, LaunchStep};
+use super::rank::{SimulatedRank, SimulatedTransfer, Slab, TransferredData};
+use super::storage::{Served, StorageModel, StripePlacement, spread};
+use super::{Busy, Class, Scenario, SimulationOutcome, Workload};
+use haul_cluster::schedule::{
+    CountedBy, FileId, ItemId, LargeFile, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder,
+};
 use haul_cluster::transport::Rank;
 
 /// Metadata operations to begin a file (open the source, create the target) and to finish it (close
@@ -22,23 +24,23 @@ const RANGE_OPERATIONS: u64 = 4;
 
 /// State of the model.
 pub(super) struct World<'a> {
-    pub(super) scene: &'a Scene,
-    pub(super) clock: Clock,
-    pub(super) storage: Storage,
+    pub(super) scene: &'a Scenario,
+    pub(super) clock: EventQueue,
+    pub(super) storage: StorageModel,
     pub(super) launch: Launch,
     pub(super) walking: bool,
     pub(super) scheduler: Scheduler,
     pub(super) rank_0: Served,
-    pub(super) clients: Vec<Client>,
-    pub(super) jobs: Slab<Job>,
-    pub(super) orders: Slab<Order>,
-    pub(super) reports: Slab<Vec<Event>>,
+    pub(super) clients: Vec<SimulatedRank>,
+    pub(super) jobs: Slab<SimulatedTransfer>,
+    pub(super) orders: Slab<SchedulerOrder>,
+    pub(super) reports: Slab<Vec<SchedulerEvent>>,
     /// Incomplete files of each work item.
-    pub(super) unsettled: HashMap<ItemId, u32>,
+    pub(super) incomplete_items: HashMap<ItemId, u32>,
     pub(super) records: Records,
-    fresh: Vec<Order>,
+    fresh: Vec<SchedulerOrder>,
     over: bool,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
 }
 
 /// Simulates a scene to its end.
@@ -46,23 +48,28 @@ pub(super) struct World<'a> {
 /// # Panics
 /// If no events are left before the job is done: the scheduler has lost something.
 #[must_use]
-pub fn run(scene: &Scene) -> Outcome {
+pub fn run(scene: &Scenario) -> SimulationOutcome {
     let mut world = World {
-        clock: Clock::default(),
-        storage: Storage::new(scene),
+        clock: EventQueue::default(),
+        storage: StorageModel::new(scene),
         launch: Launch::new(&scene.workload),
         walking: true,
         scheduler: Scheduler::new((0..scene.clients).map(Rank).collect(), scene.limits),
         rank_0: Served::default(),
-        clients: scene.faults.slowness(scene.clients, scene.seed).into_iter().map(Client::new).collect(),
+        clients: scene
+            .faults
+            .slowness(scene.clients, scene.seed)
+            .into_iter()
+            .map(SimulatedRank::new)
+            .collect(),
         jobs: Slab::new(),
         orders: Slab::new(),
         reports: Slab::new(),
-        unsettled: HashMap::new(),
+        incomplete_items: HashMap::new(),
         records: Records::new(scene.clients),
         fresh: Vec::new(),
         over: false,
-        outcome: Outcome {
+        outcome: SimulationOutcome {
             seconds: 0.0,
             files: 0,
             bytes: 0,
@@ -103,7 +110,7 @@ impl World<'_> {
         }
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> SimulationOutcome {
         let end = self.clock.now();
         let links: Vec<Served> =
             self.clients.iter().flat_map(|client| [client.link_in, client.link_out]).collect();
@@ -131,22 +138,22 @@ impl World<'_> {
     fn walk(&mut self) {
         let now = self.clock.now();
         match self.launch.step(now, self.scene, &mut self.storage) {
-            Step::Item(item, leaves) => {
-                let place = self.reports.put(vec![Event::Item(item)]);
+            LaunchStep::Item(item, leaves) => {
+                let place = self.reports.put(vec![SchedulerEvent::Item(item)]);
                 self.clock.at(leaves, Happening::Report { place });
                 self.clock.at(leaves, Happening::Walk);
             }
-            Step::Closed => {
-                let place = self.reports.put(vec![Event::Closed]);
+            LaunchStep::Closed => {
+                let place = self.reports.put(vec![SchedulerEvent::Closed]);
                 self.clock.at(now, Happening::Report { place });
                 self.walking = false;
             }
-            Step::Wait => self.walking = false,
+            LaunchStep::Wait => self.walking = false,
         }
     }
 
     /// Sends events from a rank to rank 0, as one message.
-    fn report(&mut self, at: Time, events: Vec<Event>) {
+    fn report(&mut self, at: Time, events: Vec<SchedulerEvent>) {
         self.outcome.messages += 1;
         let place = self.reports.put(events);
         self.clock.at(at + nanoseconds(self.scene.machine.message_latency), Happening::Report { place });
@@ -158,7 +165,7 @@ impl World<'_> {
         let mut orders = std::mem::take(&mut self.fresh);
         let time = Duration::from_nanos(now);
         let machine = &self.scene.machine;
-        let from_launch = matches!(events.first(), Some(Event::Item(_) | Event::Closed));
+        let from_launch = matches!(events.first(), Some(SchedulerEvent::Item(_) | SchedulerEvent::Closed));
         let cost = if from_launch { machine.item_cost } else { machine.message_cost };
         self.rank_0.serve(now, nanoseconds(cost));
         for event in events {
@@ -178,10 +185,10 @@ impl World<'_> {
         }
     }
 
-    fn send(&mut self, order: Order) {
+    fn send(&mut self, order: SchedulerOrder) {
         match order {
-            Order::Over => self.over = true,
-            Order::Remark(line) => self.outcome.remarks.push(line),
+            SchedulerOrder::Over => self.over = true,
+            SchedulerOrder::Remark(line) => self.outcome.remarks.push(line),
             order => {
                 self.outcome.messages += 1;
                 let machine = &self.scene.machine;
@@ -196,16 +203,16 @@ impl World<'_> {
 
     fn take_order(&mut self, place: u32) {
         match self.orders.take(place) {
-            Some(Order::Items { to, items }) => match &self.scene.workload {
+            Some(SchedulerOrder::Items { to, items }) => match &self.scene.workload {
                 Workload::Small { .. } => {
                     self.clients[to.index()].bundles.push_back(items);
                     self.begin_bundle(to);
                 }
                 Workload::Files(_) => self.take_items(to, &items),
             },
-            Some(Order::Range { to, file, range, .. }) => self.take_range(to, file, range),
-            Some(Order::RangesOver { to, file, .. }) => {
-                let job = self.job(to, Work::Finished { file }, file.0, 0..0);
+            Some(SchedulerOrder::Range { to, file, range, .. }) => self.take_range(to, file, range),
+            Some(SchedulerOrder::RangesOver { to, file, .. }) => {
+                let job = self.job(to, TransferredData::Finished { file }, file.0, 0..0);
                 self.close(job, FINISH_OPERATIONS);
             }
             _ => {}
@@ -227,20 +234,20 @@ impl World<'_> {
         let mut end = now;
         for item in &items {
             let done = match self.launch.content(item.id) {
-                Some(Content::Files { entries, directory, .. }) => {
+                Some(ItemContent::Files { entries, directory, .. }) => {
                     let entries = u64::from(entries);
                     let worked = client.working.serve(now, entries * alone);
                     let made = self.storage.metadata(now, directory, entries * operations);
                     worked.max(made).max(self.storage.small_files(now, entries, bytes))
                 }
-                Some(Content::Listing { directory }) => {
+                Some(ItemContent::Listing { directory }) => {
                     let files = self.launch.files_of(directory);
                     let entries = files.end - files.start;
                     let cost = client.takes(entries * nanoseconds(machine.list_cost));
                     client.working.serve(now, cost)
                 }
                 // Small files are never announced.
-                Some(Content::Large { .. }) | None => now,
+                Some(ItemContent::Large { .. }) | None => now,
             };
             end = end.max(done);
         }
@@ -250,26 +257,29 @@ impl World<'_> {
 
     fn end_bundle(&mut self, rank: Rank) {
         let Some(items) = self.clients[rank.index()].bundle.take() else { return };
-        let events = items.into_iter().map(|item| Event::ItemDone { rank, item: item.id }).collect();
+        let events = items.into_iter().map(|item| SchedulerEvent::ItemDone { rank, item: item.id }).collect();
         self.report(self.clock.now(), events);
         self.begin_bundle(rank);
     }
 
-    fn take_items(&mut self, rank: Rank, items: &[Item]) {
+    fn take_items(&mut self, rank: Rank, items: &[QueuedItem]) {
         for item in items {
             match self.launch.content(item.id) {
-                Some(Content::Files { first, entries, .. }) => {
+                Some(ItemContent::Files { first, entries, .. }) => {
                     let files = first..first + u64::from(entries);
                     let files: Vec<u64> =
                         files.filter(|&file| !self.records.is_apart(item.id, file)).collect();
                     self.begin_item(rank, item.id, &files);
                 }
-                Some(Content::Large { file, .. }) => self.begin_item(rank, item.id, &[file]),
-                Some(Content::Listing { directory }) => {
+                Some(ItemContent::Large { file, .. }) => self.begin_item(rank, item.id, &[file]),
+                Some(ItemContent::Listing { directory }) => {
                     let files = self.launch.files_of(directory);
                     let cost = (files.end - files.start) * nanoseconds(self.scene.machine.list_cost);
                     let cost = self.clients[rank.index()].takes(cost);
-                    self.report(self.clock.now() + cost, vec![Event::ItemDone { rank, item: item.id }]);
+                    self.report(
+                        self.clock.now() + cost,
+                        vec![SchedulerEvent::ItemDone { rank, item: item.id }],
+                    );
                 }
                 None => {}
             }
@@ -280,9 +290,9 @@ impl World<'_> {
     /// Accepts the files of a work item. An item with no files left is done.
     fn begin_item(&mut self, rank: Rank, item: ItemId, files: &[u64]) {
         if files.is_empty() {
-            return self.report(self.clock.now(), vec![Event::ItemDone { rank, item }]);
+            return self.report(self.clock.now(), vec![SchedulerEvent::ItemDone { rank, item }]);
         }
-        self.unsettled.insert(item, files.len() as u32);
+        self.incomplete_items.insert(item, files.len() as u32);
         self.clients[rank.index()].waiting.extend(files.iter().map(|&file| (item, file)));
     }
 
@@ -294,12 +304,12 @@ impl World<'_> {
             self.clients[rank.index()].open_files += 1;
             let size = self.class(file).bytes;
             let rate = self.clients[rank.index()].rate(now);
-            let begun = matches!(self.launch.content(item), Some(Content::Large { .. }));
+            let begun = matches!(self.launch.content(item), Some(ItemContent::Large { .. }));
             let large = begun || self.scene.limits.is_large(size, rate);
             let work = if large {
-                Work::Announced { item, file: FileId(file), done: self.records.moved(file) }
+                TransferredData::Announced { item, file: FileId(file), done: self.records.moved(file) }
             } else {
-                Work::File { item }
+                TransferredData::File { item }
             };
             let job = self.job(rank, work, file, 0..if large { 0 } else { size });
             let opened = self.storage.metadata(now, file, BEGIN_OPERATIONS);
@@ -308,25 +318,25 @@ impl World<'_> {
     }
 
     fn take_range(&mut self, rank: Rank, file: FileId, range: std::ops::Range<u64>) {
-        let job = self.job(rank, Work::Range { file, range: range.clone() }, file.0, range);
+        let job = self.job(rank, TransferredData::Range { file, range: range.clone() }, file.0, range);
         let opened = self.storage.metadata(self.clock.now(), file.0, RANGE_OPERATIONS);
         self.clock.at(opened, Happening::OpenDir { job });
     }
 
     /// Creates a job that moves `range` of a file. Ranges begin on stripes, so requests
     /// are aligned.
-    fn job(&mut self, rank: Rank, work: Work, file: u64, range: std::ops::Range<u64>) -> u32 {
+    fn job(&mut self, rank: Rank, work: TransferredData, file: u64, range: std::ops::Range<u64>) -> u32 {
         let request = self.scene.machine.request_bytes;
         let pieces = (range.start / request) as u32..range.end.div_ceil(request) as u32;
         let stripes = self.class(file).stripes;
         let place = |what: u64| (mix(self.scene.seed ^ mix(2 * file + what)) % (1 << 32)) as u32;
         let first = |what| place(what) % self.scene.machine.targets.max(1);
         let (source, target) = (first(0), first(1));
-        self.jobs.put(Job {
+        self.jobs.put(SimulatedTransfer {
             rank,
             work,
-            source: Layout { first: source, stripes },
-            target: Layout { first: target, stripes },
+            source: StripePlacement { first: source, stripes },
+            target: StripePlacement { first: target, stripes },
             left: pieces.end - pieces.start,
             pieces,
             end: range.end,
@@ -338,10 +348,10 @@ impl World<'_> {
         let now = self.clock.now();
         let Some(job) = self.jobs.get(place) else { return };
         let rank = job.rank;
-        if let Work::Range { .. } = job.work {
+        if let TransferredData::Range { .. } = job.work {
             job.began = self.clients[rank.index()].take_range(now);
         }
-        if let Work::Announced { item, file, done } = job.work.clone() {
+        if let TransferredData::Announced { item, file, done } = job.work.clone() {
             self.jobs.take(place);
             self.records.announced.insert(file, item);
             let Class { bytes: size, stripes, .. } = self.class(file.0);
@@ -356,8 +366,8 @@ impl World<'_> {
                 done,
                 ticket: Vec::new(),
             };
-            self.report(now, vec![Event::Open(file)]);
-            self.settle(rank, item);
+            self.report(now, vec![SchedulerEvent::Open(file)]);
+            self.entry_done(rank, item);
         } else if job.left == 0 {
             self.moved(place);
         } else {
@@ -423,13 +433,13 @@ impl World<'_> {
     fn moved(&mut self, place: u32) {
         let now = self.clock.now();
         let Some(job) = self.jobs.get(place) else { return };
-        let Work::Range { file, range } = job.work.clone() else {
+        let TransferredData::Range { file, range } = job.work.clone() else {
             return self.close(place, FINISH_OPERATIONS);
         };
         let (rank, began) = (job.rank, job.began);
         let took = Duration::from_nanos(self.clients[rank.index()].drop_range(now) - began);
         self.jobs.take(place);
-        self.report(now, vec![Event::RangeDone { rank, file, range, took, moved: true }]);
+        self.report(now, vec![SchedulerEvent::RangeDone { rank, file, range, took, moved: true }]);
     }
 
     fn close(&mut self, job: u32, operations: u64) {
@@ -440,21 +450,23 @@ impl World<'_> {
     fn was_closed(&mut self, place: u32) {
         let Some(job) = self.jobs.take(place) else { return };
         match job.work {
-            Work::File { item } => self.settle(job.rank, item),
-            Work::Finished { file } => self.report(self.clock.now(), vec![Event::FileOver { file }]),
-            Work::Announced { .. } | Work::Range { .. } => {}
+            TransferredData::File { item } => self.entry_done(job.rank, item),
+            TransferredData::Finished { file } => {
+                self.report(self.clock.now(), vec![SchedulerEvent::FileOver { file }])
+            }
+            TransferredData::Announced { .. } | TransferredData::Range { .. } => {}
         }
     }
 
     /// Called when an entry of a work item is complete or detached. After the last one, the item
     /// is reported.
-    fn settle(&mut self, rank: Rank, item: ItemId) {
+    fn entry_done(&mut self, rank: Rank, item: ItemId) {
         self.clients[rank.index()].open_files -= 1;
-        if let Some(left) = self.unsettled.get_mut(&item) {
+        if let Some(left) = self.incomplete_items.get_mut(&item) {
             *left -= 1;
             if *left == 0 {
-                self.unsettled.remove(&item);
-                self.report(self.clock.now(), vec![Event::ItemDone { rank, item }]);
+                self.incomplete_items.remove(&item);
+                self.report(self.clock.now(), vec![SchedulerEvent::ItemDone { rank, item }]);
             }
         }
         self.open_files(rank);
@@ -463,13 +475,13 @@ impl World<'_> {
     // Faults.
 
     /// Records an event that rank 0 passes on to the launch process.
-    pub(super) fn record(&mut self, event: &Event) {
+    pub(super) fn record(&mut self, event: &SchedulerEvent) {
         match event {
-            Event::ItemDone { item, .. } => {
+            SchedulerEvent::ItemDone { item, .. } => {
                 self.record_item(*item);
                 self.launch.done(*item);
             }
-            Event::Open(file) => {
+            SchedulerEvent::Open(file) => {
                 if let Some(item) = self.records.announced.remove(&file.id)
                     && !self.records.large.contains_key(&file.id.0)
                 {
@@ -477,12 +489,12 @@ impl World<'_> {
                     self.records.apart.entry(item).or_default().push(file.id.0);
                 }
             }
-            Event::RangeDone { file, range, moved: true, .. } => {
+            SchedulerEvent::RangeDone { file, range, moved: true, .. } => {
                 if let Some(ranges) = self.records.large.get_mut(&file.0) {
                     ranges.push(range.clone());
                 }
             }
-            Event::FileOver { file } => {
+            SchedulerEvent::FileOver { file } => {
                 self.records.large.remove(&file.0);
                 self.records.files += 1;
                 self.records.bytes += self.class(file.0).bytes;
@@ -530,7 +542,7 @@ impl World<'_> {
         self.rank_0.cancel(now);
         self.clients.iter_mut().for_each(|client| client.end(now));
         (self.jobs, self.orders, self.reports) = <_>::default();
-        self.unsettled.clear();
+        self.incomplete_items.clear();
         let mut begun: Vec<u64> = self.records.large.keys().copied().collect();
         begun.sort_unstable();
         self.launch.begin_attempt(begun);

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use haul_cluster::schedule::Limits;
-use haul_simulation::{Class, Faults, Machine, Outcome, Scene, Walk, Workload, run};
+use haul_simulation::{Class, Faults, MachineModel, Scenario, SimulationOutcome, WalkModel, Workload, run};
 use proptest::prelude::*;
 
 const MB: f64 = 1e6;
 
 /// 80 targets of 125 MB/s, links of 300 MB/s, and everything else almost free.
-fn machine() -> Machine {
+fn machine() -> MachineModel {
     let little = Duration::from_nanos(1);
-    Machine {
+    MachineModel {
         targets: 80,
         target_rate: 125.0 * MB,
         target_overhead: Duration::ZERO,
@@ -36,20 +36,20 @@ fn machine() -> Machine {
     }
 }
 
-fn scene(clients: u32, classes: &[(u64, u64, u32)]) -> Scene {
+fn scene(clients: u32, classes: &[(u64, u64, u32)]) -> Scenario {
     let classes = classes.iter().map(|&(files, bytes, stripes)| Class { files, bytes, stripes });
-    Scene {
+    Scenario {
         machine: machine(),
         workload: Workload::Files(classes.collect()),
         clients,
-        walk: Walk::Launch,
+        walk: WalkModel::Launch,
         limits: Limits::default(),
         faults: Faults::default(),
         seed: 7,
     }
 }
 
-fn check_whole(scene: &Scene, outcome: &Outcome) {
+fn check_whole(scene: &Scenario, outcome: &SimulationOutcome) {
     assert_eq!((outcome.files, outcome.bytes), (scene.workload.files(), scene.workload.bytes()));
     let lost = scene.faults.lost_ranks.min(scene.clients - 1);
     // With no bytes to copy, losses are never due.
@@ -103,15 +103,15 @@ fn a_file_on_one_target_is_copied_at_the_rate_of_that_target() {
 
 #[test]
 fn small_files_are_copied_at_the_rate_of_the_metadata_server() {
-    for (servers, walk) in [(1, Walk::Launch), (4, Walk::Launch), (4, Walk::Ranks)] {
-        let machine = Machine {
+    for (servers, walk) in [(1, WalkModel::Launch), (4, WalkModel::Launch), (4, WalkModel::Ranks)] {
+        let machine = MachineModel {
             metadata_servers: servers,
             metadata_rate: 10_000.0,
             metadata_latency: Duration::from_millis(1),
             ..machine()
         };
         let workload = Workload::Small { files: 400_000, bytes: 4096, directory_entries: 1000 };
-        let scene = Scene { machine, workload, walk, ..scene(16, &[]) };
+        let scene = Scenario { machine, workload, walk, ..scene(16, &[]) };
         let outcome = run(&scene);
         check_whole(&scene, &outcome);
         let ceiling = f64::from(servers) * 10_000.0 / 5.0;
@@ -125,8 +125,8 @@ fn small_files_are_copied_at_the_rate_of_the_metadata_server() {
 }
 
 /// Simulates the scene with these faults.
-fn with_faults(scene: &Scene, faults: Faults) -> Outcome {
-    let scene = Scene { faults, ..scene.clone() };
+fn with_faults(scene: &Scenario, faults: Faults) -> SimulationOutcome {
+    let scene = Scenario { faults, ..scene.clone() };
     let outcome = run(&scene);
     check_whole(&scene, &outcome);
     outcome
@@ -153,8 +153,8 @@ fn a_lost_rank_costs_its_work_and_the_restart() {
 #[test]
 fn small_files_survive_the_loss_of_ranks() {
     let workload = Workload::Small { files: 300_000, bytes: 4096, directory_entries: 1000 };
-    for walk in [Walk::Launch, Walk::Ranks] {
-        let scene = Scene { workload: workload.clone(), walk, ..scene(16, &[]) };
+    for walk in [WalkModel::Launch, WalkModel::Ranks] {
+        let scene = Scenario { workload: workload.clone(), walk, ..scene(16, &[]) };
         with_faults(&scene, Faults { lost_ranks: 2, ..Faults::default() });
     }
 }
@@ -180,9 +180,9 @@ fn stragglers_take_the_rate_that_they_lack() {
 
 #[test]
 fn small_files_go_to_ranks_that_are_not_slow() {
-    let machine = Machine { metadata_latency: Duration::from_millis(1), ..machine() };
+    let machine = MachineModel { metadata_latency: Duration::from_millis(1), ..machine() };
     let workload = Workload::Small { files: 400_000, bytes: 4096, directory_entries: 1000 };
-    let scene = Scene { machine, workload, ..scene(20, &[]) };
+    let scene = Scenario { machine, workload, ..scene(20, &[]) };
     let whole = run(&scene).files_rate();
     let slow = Faults { stragglers: 0.05, straggler_speed: 0.2, ..Faults::default() };
     let left = with_faults(&scene, slow).files_rate() / whole;
@@ -230,7 +230,7 @@ proptest! {
 }
 
 /// Returns the seconds that each file took, and those that were predicted.
-fn predictions(outcome: &Outcome) -> Vec<(f64, f64)> {
+fn predictions(outcome: &SimulationOutcome) -> Vec<(f64, f64)> {
     let of = |remark: &String| {
         let (took, predicted) = remark.split_once(" took ")?.1.split_once(" s, ")?;
         let predicted = predicted.strip_suffix(" s were predicted")?;
@@ -241,7 +241,7 @@ fn predictions(outcome: &Outcome) -> Vec<(f64, f64)> {
 
 #[test]
 fn files_take_as_long_as_predicted() {
-    let slow = Machine { targets: 8, target_rate: 20.0 * MB, link_rate: 25.0 * MB, ..machine() };
+    let slow = MachineModel { targets: 8, target_rate: 20.0 * MB, link_rate: 25.0 * MB, ..machine() };
     let exact = |bytes| Limits { range_bytes_min: bytes, range_bytes_max: bytes, ..Limits::default() };
     let mut ratios = Vec::new();
     for (clients, classes, machine, limits) in [
@@ -254,7 +254,7 @@ fn files_take_as_long_as_predicted() {
     ] {
         for seed in 0..4 {
             let limits = Limits { remarks: true, ..limits };
-            let outcome = run(&Scene { machine, limits, seed, ..scene(clients, &[classes]) });
+            let outcome = run(&Scenario { machine, limits, seed, ..scene(clients, &[classes]) });
             let seen = predictions(&outcome);
             assert_eq!(seen.len() as u64, classes.0, "{:?}", outcome.remarks);
             ratios.extend(seen.iter().map(|(took, predicted)| predicted / took));

@@ -32,8 +32,8 @@ use opens::Opens;
 
 use crate::model::{Budget, Model};
 use crate::relay::UNNAMED;
-use crate::statistics::Kind;
-use crate::tree::{Body, Maker, Outcome, Tree, errno};
+use crate::statistics::RequestKind;
+use crate::tree::{BackedTree, Body, ErrnoResult, FileCreator, errno};
 
 /// Maximum size of a data request, in bytes; the kernel's own limit is usually the same.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -42,21 +42,21 @@ const BACKGROUND_REQUESTS: u16 = 256;
 /// Preferred I/O size reported to programs (`st_blksize`), in bytes.
 const BLOCK_BYTES: u32 = 1 << 20;
 
-type Listing = Arc<Vec<(u64, u32, OsString)>>;
+type DirectoryListing = Arc<Vec<(u64, u32, OsString)>>;
 
-pub(crate) struct Client {
+pub(crate) struct MountClient {
     model: Arc<Model>,
     budget: Arc<Budget>,
     opens: Opens,
-    listings: Mutex<HashMap<u64, Listing>>,
+    listings: Mutex<HashMap<u64, DirectoryListing>>,
     next_listing: AtomicU64,
 }
 
-pub(crate) fn told(errno: Errno) -> fuser::Errno {
+pub(crate) fn to_fuse(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
-impl Client {
+impl MountClient {
     pub(crate) fn new(model: Arc<Model>, number: usize) -> Self {
         let budget = Arc::new(Budget::new(number, &model.settings));
         let (opens, listings) = (Opens::default(), Mutex::default());
@@ -70,10 +70,10 @@ impl Client {
     /// Applies `act` to the tree, unless a fault strikes, and calls `answer` at the modelled time.
     pub(crate) fn operate<R: Send + 'static, T: Send + 'static>(
         &self,
-        (kind, about): (Kind, About<'_>),
+        (kind, about): (RequestKind, About<'_>),
         reply: R,
-        act: impl FnOnce(&mut Tree) -> Outcome<T>,
-        answer: impl FnOnce(R, Outcome<T>) + Send + 'static,
+        act: impl FnOnce(&mut BackedTree) -> ErrnoResult<T>,
+        answer: impl FnOnce(R, ErrnoResult<T>) + Send + 'static,
     ) {
         let at = self.budget.operate(&self.model, kind);
         let outcome = {
@@ -99,7 +99,7 @@ pub(crate) enum About<'a> {
     Node(INodeNo),
 }
 
-impl Filesystem for Client {
+impl Filesystem for MountClient {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Capabilities the kernel lacks are optional; limits become the nearest allowed value.
         for wanted in [
@@ -119,11 +119,11 @@ impl Filesystem for Client {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.entry((Kind::Lookup, name), reply, |tree| tree.lookup(parent.0, name));
+        self.entry((RequestKind::Lookup, name), reply, |tree| tree.lookup(parent.0, name));
     }
 
     fn getattr(&self, _request: &Request, number: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.attr((Kind::GetAttributes, number), reply, |_| Ok(()));
+        self.attr((RequestKind::GetAttributes, number), reply, |_| Ok(()));
     }
 
     fn setattr(
@@ -145,7 +145,7 @@ impl Filesystem for Client {
         reply: ReplyAttr,
     ) {
         let is_root = request.uid() == 0;
-        self.attr((Kind::SetAttributes, number), reply, |tree| {
+        self.attr((RequestKind::SetAttributes, number), reply, |tree| {
             if let Some(size) = size {
                 truncate(tree, number.0, size)?;
             }
@@ -164,14 +164,19 @@ impl Filesystem for Client {
     }
 
     fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
-        let act = |tree: &mut Tree| match &tree.node(number.0)?.body {
+        let act = |tree: &mut BackedTree| match &tree.node(number.0)?.body {
             Body::Symlink(to) => Ok(to.clone()),
             _ => Err(Errno::INVAL),
         };
-        self.operate((Kind::ReadLink, About::Node(number)), reply, act, |reply, outcome| match outcome {
-            Ok(to) => reply.data(to.as_bytes()),
-            Err(errno) => reply.error(told(errno)),
-        });
+        self.operate(
+            (RequestKind::ReadLink, About::Node(number)),
+            reply,
+            act,
+            |reply, outcome| match outcome {
+                Ok(to) => reply.data(to.as_bytes()),
+                Err(errno) => reply.error(to_fuse(errno)),
+            },
+        );
     }
 
     fn mknod(
@@ -184,8 +189,8 @@ impl Filesystem for Client {
         device: u32,
         reply: ReplyEntry,
     ) {
-        let maker = Maker { device, ..maker(request, mode) };
-        self.entry((Kind::MakeNode, name), reply, |tree| tree.make(parent.0, name, maker, None));
+        let maker = FileCreator { device, ..maker(request, mode) };
+        self.entry((RequestKind::MakeNode, name), reply, |tree| tree.make(parent.0, name, maker, None));
     }
 
     fn mkdir(
@@ -198,22 +203,22 @@ impl Filesystem for Client {
         reply: ReplyEntry,
     ) {
         let maker = maker(request, libc::S_IFDIR | mode & 0o7777);
-        self.entry((Kind::MakeDirectory, name), reply, |tree| tree.make(parent.0, name, maker, None));
+        self.entry((RequestKind::MakeDirectory, name), reply, |tree| tree.make(parent.0, name, maker, None));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.empty((Kind::Unlink, About::Name(name)), reply, |tree| tree.remove(parent.0, name, false));
+        self.empty((RequestKind::Unlink, About::Name(name)), reply, |tree| tree.remove_file(parent.0, name));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let what = (Kind::RemoveDirectory, About::Name(name));
-        self.empty(what, reply, |tree| tree.remove(parent.0, name, true));
+        let what = (RequestKind::RemoveDirectory, About::Name(name));
+        self.empty(what, reply, |tree| tree.remove_directory(parent.0, name));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {
         let maker = maker(request, libc::S_IFLNK | 0o777);
-        let make = |tree: &mut Tree| tree.make(parent.0, name, maker, Some(to.as_os_str()));
-        self.entry((Kind::Symlink, name), reply, make);
+        let make = |tree: &mut BackedTree| tree.make(parent.0, name, maker, Some(to.as_os_str()));
+        self.entry((RequestKind::Symlink, name), reply, make);
     }
 
     fn rename(
@@ -227,7 +232,7 @@ impl Filesystem for Client {
         reply: ReplyEmpty,
     ) {
         let (from, to) = ((parent.0, name), (new_parent.0, new_name));
-        self.empty((Kind::Rename, About::Name(name)), reply, |tree| {
+        self.empty((RequestKind::Rename, About::Name(name)), reply, |tree| {
             if flags.contains(RenameFlags::RENAME_EXCHANGE) {
                 tree.exchange(from, to)
             } else if flags.contains(RenameFlags::RENAME_WHITEOUT) {
@@ -246,7 +251,7 @@ impl Filesystem for Client {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.entry((Kind::Link, new_name), reply, |tree| {
+        self.entry((RequestKind::Link, new_name), reply, |tree| {
             tree.link(number.0, new_parent.0, new_name).map(|()| number.0)
         });
     }
@@ -256,8 +261,8 @@ impl Filesystem for Client {
         // A delayed create: the caller will set the layout.
         let delays = flags.0 & libc::O_ASYNC != 0;
         let mut tree = self.model.tree();
-        self.model.statistics.count_operation(Kind::Open);
-        let outcome = self.check(&tree, Kind::Open.name(), About::Node(number)).and_then(|()| {
+        self.model.statistics.count_operation(RequestKind::Open);
+        let outcome = self.check(&tree, RequestKind::Open.name(), About::Node(number)).and_then(|()| {
             let is_file = matches!(tree.node(number.0)?.body, Body::File { .. });
             if is_file && writes && !delays {
                 tree.lay_out(number.0, None, 0..1)?;
@@ -273,7 +278,7 @@ impl Filesystem for Client {
                 flags.set(FopenFlags::FOPEN_NONSEEKABLE, refuses_offsets);
                 reply.opened(FileHandle(0), flags);
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 
@@ -290,7 +295,7 @@ impl Filesystem for Client {
         let maker = maker(request, libc::S_IFREG | mode & 0o7777);
         let cache_time = self.model.settings.cache_time;
         let is_unnamed = name == UNNAMED;
-        let make = |tree: &mut Tree| {
+        let make = |tree: &mut BackedTree| {
             let made = match is_unnamed {
                 true => tree.make_unnamed(parent.0, maker),
                 false => tree.make(parent.0, name, maker, None),
@@ -307,13 +312,13 @@ impl Filesystem for Client {
             self.opens.begin(number);
             attributes(tree, number)
         };
-        let kind = if is_unnamed { Kind::CreateUnnamed } else { Kind::Create };
+        let kind = if is_unnamed { RequestKind::CreateUnnamed } else { RequestKind::Create };
         self.operate((kind, About::Name(name)), reply, make, move |reply, outcome| match outcome {
             Ok(attributes) => {
                 let flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 reply.created(&cache_time, &attributes, Generation(0), FileHandle(0), flags);
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
@@ -331,14 +336,14 @@ impl Filesystem for Client {
         let mut range = offset..offset.saturating_add(u64::from(size));
         let (object, layout) = match self.begin_read(number.0, &mut range) {
             Ok(begun) => begun,
-            Err(errno) => return reply.error(told(errno)),
+            Err(errno) => return reply.error(to_fuse(errno)),
         };
         let at = self.budget.read(&self.model, layout.as_ref(), range.clone());
         self.model.timer.at(at, move || {
             let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or_default()];
             match object.map_or(Ok(()), |object| read_zeros_beyond(&object, &mut bytes, range.start)) {
                 Ok(()) => reply.data(&bytes),
-                Err(error) => reply.error(told(errno(error))),
+                Err(error) => reply.error(to_fuse(errno(error))),
             }
         });
     }
@@ -366,7 +371,7 @@ impl Filesystem for Client {
         });
         let layout = match outcome {
             Ok(layout) => layout,
-            Err(errno) => return reply.error(told(errno)),
+            Err(errno) => return reply.error(to_fuse(errno)),
         };
         let written = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let at = self.budget.write(&self.model, layout.as_ref(), range);
@@ -429,7 +434,7 @@ impl Filesystem for Client {
                 listings.insert(handle, Arc::new(listing));
                 reply.opened(FileHandle(handle), FopenFlags::empty());
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 
@@ -453,7 +458,7 @@ impl Filesystem for Client {
             let listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
             listings.get(&handle.0).cloned()
         };
-        let what = (Kind::List, About::Node(number));
+        let what = (RequestKind::List, About::Node(number));
         self.operate(
             what,
             reply,
@@ -468,7 +473,7 @@ impl Filesystem for Client {
                     }
                     reply.ok();
                 }
-                Err(errno) => reply.error(told(errno)),
+                Err(errno) => reply.error(to_fuse(errno)),
             },
         );
     }
@@ -501,7 +506,7 @@ impl Filesystem for Client {
                     unit,
                 );
             }
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 
@@ -541,7 +546,7 @@ impl Filesystem for Client {
         reply: ReplyEmpty,
     ) {
         let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        self.empty((Kind::SetAttributes, About::Node(number)), reply, |tree| {
+        self.empty((RequestKind::SetAttributes, About::Node(number)), reply, |tree| {
             tree.lay_out(number.0, None, offset..offset.saturating_add(length))?;
             let object = tree.object(number.0, true)?.ok_or(Errno::INVAL)?;
             rustix::fs::fallocate(&*object, flags, offset, length)?;
@@ -565,7 +570,7 @@ impl Filesystem for Client {
     ) {
         match seek(&mut self.model.tree(), number.0, offset, whence) {
             Ok(found) => reply.offset(found),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         }
     }
 }

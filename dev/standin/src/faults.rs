@@ -3,10 +3,10 @@
 //! Configured by the attribute `user.standin.faults` of the root, as lines of
 //! `CLIENT OPERATION NAME ERRNO`. `*` means any client or any name. NAME is a part of the file's
 //! name at creation. OPERATION is `read`, `write`, or the name of a
-//! [`Kind`](crate::statistics::Kind). For `write`, ERRNO may also be `FLIP`, or `FLIP_ONCE` for the
-//! first write only: a bit of what is stored is another, and the client doesn't learn of it. For
-//! `open`, ERRNO may be `NO_OFFSETS`: the file can then only be read from its start to its end. A
-//! new value replaces the old one.
+//! [`RequestKind`](crate::statistics::RequestKind). For `write`, ERRNO may also be `FLIP`, or
+//! `FLIP_ONCE` for the first write only: one bit is stored inverted, and the client gets no error.
+//! For `open`, ERRNO may be `NO_OFFSETS`: the file can then only be read sequentially. A new value
+//! replaces the old one.
 
 use std::borrow::Cow;
 use std::sync::RwLock;

@@ -47,7 +47,7 @@ impl Stripes {
 
 /// A part of a file with one kind of striping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Component {
+pub(crate) struct LayoutComponent {
     pub(crate) id: u32,
     pub(crate) flags: u32,
     pub(crate) extent: Range<u64>,
@@ -58,16 +58,16 @@ pub(crate) struct Component {
 
 /// Layout of a file, or default layout of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct StripeLayout {
     /// Flags and number of mirrors of a composite layout; `None` for a plain one.
     pub(crate) composite: Option<(u16, u16)>,
     /// Components, in order; a plain layout has one.
-    pub(crate) components: Vec<Component>,
+    pub(crate) components: Vec<LayoutComponent>,
 }
 
-impl Layout {
+impl StripeLayout {
     pub(crate) fn plain(stripes: Stripes) -> Self {
-        let component = Component { id: 0, flags: 0, extent: 0..u64::MAX, stripes, placed: None };
+        let component = LayoutComponent { id: 0, flags: 0, extent: 0..u64::MAX, stripes, placed: None };
         Self { composite: None, components: vec![component] }
     }
 
@@ -122,7 +122,7 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Places the components of a layout that overlap `range`.
-    pub(crate) fn place(&mut self, layout: &mut Layout, range: Range<u64>) {
+    pub(crate) fn place(&mut self, layout: &mut StripeLayout, range: Range<u64>) {
         for component in &mut layout.components {
             let touches = component.extent.start < range.end && range.start < component.extent.end;
             if touches && component.placed.is_none() {
@@ -131,7 +131,7 @@ impl Placement {
         }
     }
 
-    fn place_component(&mut self, component: &mut Component) {
+    fn place_component(&mut self, component: &mut LayoutComponent) {
         let stripes = &mut component.stripes;
         if stripes.stripe_bytes == 0 {
             stripes.stripe_bytes = self.stripe_bytes;
@@ -175,8 +175,12 @@ mod tests {
 
     #[test]
     fn bytes_go_round_the_targets() {
-        let mut layout =
-            Layout::plain(Stripes { stripe_bytes: 1 << 16, count: 3, first: 2, ..Stripes::unspecified() });
+        let mut layout = StripeLayout::plain(Stripes {
+            stripe_bytes: 1 << 16,
+            count: 3,
+            first: 2,
+            ..Stripes::unspecified()
+        });
         placement().place(&mut layout, 0..1);
         assert_eq!(layout.components[0].placed, Some(vec![2, 3, 0]));
         let parts = layout.spread((1 << 16) - 1..(3 << 16) + 5);
@@ -187,7 +191,7 @@ mod tests {
     fn files_that_may_begin_anywhere_take_turns() {
         let mut placement = placement();
         let mut first = || {
-            let mut layout = Layout::plain(Stripes { count: 1, ..Stripes::unspecified() });
+            let mut layout = StripeLayout::plain(Stripes { count: 1, ..Stripes::unspecified() });
             placement.place(&mut layout, 0..1);
             layout.components[0].placed.clone().unwrap()
         };
@@ -201,7 +205,7 @@ mod tests {
         for (asked, pool, placed) in
             [(9, [0; 16], 4), (ALL_TARGETS, [0; 16], 4), (0, [0; 16], 1), (7, pool, 2)]
         {
-            let mut layout = Layout::plain(Stripes { count: asked, pool, ..Stripes::unspecified() });
+            let mut layout = StripeLayout::plain(Stripes { count: asked, pool, ..Stripes::unspecified() });
             placement().place(&mut layout, 0..1);
             assert_eq!(layout.components[0].placed.as_ref().unwrap().len(), placed);
         }
@@ -210,8 +214,9 @@ mod tests {
     #[test]
     fn later_components_are_placed_when_written_to() {
         let stripes = Stripes { count: 1, stripe_bytes: 1 << 16, ..Stripes::unspecified() };
-        let part = |id, extent| Component { id, flags: 0, extent, stripes: stripes.clone(), placed: None };
-        let mut layout = Layout {
+        let part =
+            |id, extent| LayoutComponent { id, flags: 0, extent, stripes: stripes.clone(), placed: None };
+        let mut layout = StripeLayout {
             composite: Some((0, 0)),
             components: vec![part(1, 0..1 << 20), part(2, 1 << 20..u64::MAX)],
         };

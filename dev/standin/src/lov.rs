@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 
-use crate::layout::{ALL_TARGETS, Component, Layout, STRIPE_BYTES_UNIT, Stripes};
+use crate::layout::{ALL_TARGETS, LayoutComponent, STRIPE_BYTES_UNIT, StripeLayout, Stripes};
 
 const PLAIN: u32 = 0x0bd1_0bd0;
 const WITH_POOL: u32 = 0x0bd3_0bd0;
@@ -16,9 +16,9 @@ const ENTRY: usize = 48;
 /// Flag of a component that has been placed.
 const PLACED: u32 = 0x10;
 
-struct Reader<'a>(&'a [u8]);
+struct LovReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> LovReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], Errno> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Errno::INVAL)?;
         self.0 = rest;
@@ -38,20 +38,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(crate) fn decode(bytes: &[u8], targets: u16) -> Result<Layout, Errno> {
-    if Reader(bytes).u32()? != COMPOSITE {
-        return stripes(bytes, targets).map(Layout::plain);
+pub(crate) fn decode(bytes: &[u8], targets: u16) -> Result<StripeLayout, Errno> {
+    if LovReader(bytes).u32()? != COMPOSITE {
+        return stripes(bytes, targets).map(StripeLayout::plain);
     }
-    let mut header = Reader(bytes);
+    let mut header = LovReader(bytes);
     let (_magic, size, _generation) = (header.u32()?, header.u32()?, header.u32()?);
     let (flags, entries, mirrors) = (header.u16()?, header.u16()?, header.u16()?);
     if usize::try_from(size).is_ok_and(|size| size > bytes.len()) || entries == 0 {
         return Err(Errno::INVAL);
     }
-    let mut table = Reader(bytes.get(COMPOSITE_HEADER..).ok_or(Errno::INVAL)?);
+    let mut table = LovReader(bytes.get(COMPOSITE_HEADER..).ok_or(Errno::INVAL)?);
     let mut components = Vec::new();
     for _ in 0..entries {
-        let mut entry = Reader(table.take(ENTRY)?);
+        let mut entry = LovReader(table.take(ENTRY)?);
         let (id, flags) = (entry.u32()?, entry.u32()?);
         let extent = entry.u64()?..entry.u64()?;
         let (offset, size) = (entry.u32()? as usize, entry.u32()? as usize);
@@ -60,14 +60,14 @@ pub(crate) fn decode(bytes: &[u8], targets: u16) -> Result<Layout, Errno> {
         if extent.is_empty() {
             return Err(Errno::INVAL);
         }
-        components.push(Component { id, flags: flags & !PLACED, extent, stripes, placed: None });
+        components.push(LayoutComponent { id, flags: flags & !PLACED, extent, stripes, placed: None });
     }
     number(&mut components);
-    Ok(Layout { composite: Some((flags, mirrors)), components })
+    Ok(StripeLayout { composite: Some((flags, mirrors)), components })
 }
 
 /// Numbers components without an ID, like the metadata server does.
-fn number(components: &mut [Component]) {
+fn number(components: &mut [LayoutComponent]) {
     for (component, id) in components.iter_mut().zip(1..) {
         if component.id == 0 {
             component.id = id;
@@ -76,7 +76,7 @@ fn number(components: &mut [Component]) {
 }
 
 fn stripes(bytes: &[u8], targets: u16) -> Result<Stripes, Errno> {
-    let mut reader = Reader(bytes);
+    let mut reader = LovReader(bytes);
     let magic = reader.u32()?;
     let pattern = reader.u32()?;
     reader.take(16)?;
@@ -105,7 +105,7 @@ fn stripes(bytes: &[u8], targets: u16) -> Result<Stripes, Errno> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum LayoutOwner {
     /// A file with this inode number.
     File(u64),
     /// A directory: the default for its new files.
@@ -113,7 +113,7 @@ pub(crate) enum Owner {
 }
 
 /// Formats a layout as clients read it.
-pub(crate) fn encode(layout: &Layout, owner: Owner) -> Vec<u8> {
+pub(crate) fn encode(layout: &StripeLayout, owner: LayoutOwner) -> Vec<u8> {
     let Some((flags, mirrors)) = layout.composite else {
         return layout.components.first().map(|only| plain(only, owner)).unwrap_or_default();
     };
@@ -148,15 +148,15 @@ fn narrow(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-fn generation(owner: Owner) -> u32 {
+fn generation(owner: LayoutOwner) -> u32 {
     match owner {
-        Owner::File(_) => 1,
-        Owner::Directory => 0,
+        LayoutOwner::File(_) => 1,
+        LayoutOwner::Directory => 0,
     }
 }
 
-fn plain(component: &Component, owner: Owner) -> Vec<u8> {
-    let Component { stripes, placed, .. } = component;
+fn plain(component: &LayoutComponent, owner: LayoutOwner) -> Vec<u8> {
+    let LayoutComponent { stripes, placed, .. } = component;
     let specific = placed.is_none() && !stripes.asked.is_empty();
     let magic = match (specific, stripes.has_pool()) {
         (true, _) => SPECIFIC,
@@ -187,9 +187,9 @@ fn plain(component: &Component, owner: Owner) -> Vec<u8> {
     out
 }
 
-fn identity(owner: Owner) -> [u8; 16] {
+fn identity(owner: LayoutOwner) -> [u8; 16] {
     let mut identity = [0; 16];
-    if let Owner::File(number) = owner {
+    if let LayoutOwner::File(number) = owner {
         identity[..8].copy_from_slice(&number.to_le_bytes());
     }
     identity
@@ -214,7 +214,7 @@ mod tests {
             (stripes.pattern, stripes.stripe_bytes, stripes.count, stripes.first),
             (RAID0, 2 << 20, 3, 1)
         );
-        assert_eq!(encode(&layout, Owner::Directory), ASKED);
+        assert_eq!(encode(&layout, LayoutOwner::Directory), ASKED);
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
     fn a_composite_layout_reads_back_as_it_was_written() {
         let mut pool = [0; 16];
         pool[..4].copy_from_slice(b"fast");
-        let part = |id, extent, count, pool| Component {
+        let part = |id, extent, count, pool| LayoutComponent {
             id,
             flags: 0,
             extent,
@@ -246,11 +246,11 @@ mod tests {
             },
             placed: None,
         };
-        let layout = Layout {
+        let layout = StripeLayout {
             composite: Some((0, 0)),
             components: vec![part(1, 0..4 << 20, 1, [0; 16]), part(2, 4 << 20..u64::MAX, ALL_TARGETS, pool)],
         };
-        let bytes = encode(&layout, Owner::Directory);
+        let bytes = encode(&layout, LayoutOwner::Directory);
         assert_eq!(bytes.len(), 32 + 2 * 48 + 32 + 48);
         assert_eq!(decode(&bytes, 4), Ok(layout));
     }
@@ -259,7 +259,7 @@ mod tests {
     fn objects_follow_what_was_placed() {
         let mut layout = decode(&ASKED, 4).unwrap();
         layout.components[0].placed = Some(vec![1, 2, 3]);
-        let bytes = encode(&layout, Owner::File(7));
+        let bytes = encode(&layout, LayoutOwner::File(7));
         assert_eq!(bytes.len(), 32 + 3 * 24);
         assert_eq!(bytes[32 + 20..32 + 24], [1, 0, 0, 0]);
         assert_eq!(bytes[30..32], [0, 0]);

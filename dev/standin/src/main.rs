@@ -1,11 +1,11 @@
-//! `haul-standin`: mounts the striped stand-in until it is told to stop. See the library.
+//! `haul-standin`: mounts the striped stand-in until it receives a stop signal. See the library.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use haul_standin::serve::serve;
-use haul_standin::settings::Settings;
+use haul_standin::settings::StandInSettings;
 
 /// Nice value. Real storage has processors of its own: a busy copier must not slow it down.
 const PRIORITY: i32 = -15;
@@ -13,7 +13,7 @@ const PRIORITY: i32 = -15;
 fn main() -> ExitCode {
     // Needs root; without it, the timing is less exact.
     rustix::process::setpriority_process(None, PRIORITY).unwrap_or_default();
-    let outcome = serve(Settings::parse());
+    let outcome = serve(StandInSettings::parse());
     let code = match outcome {
         Ok(()) => 0,
         Err(error) => {

@@ -7,35 +7,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::faults::Faults;
-use crate::layout::{Layout, Placement};
-use crate::pace::{Clock, Lane, Road, Way, nanoseconds};
-use crate::settings::{Directions, Settings};
-use crate::statistics::{Kind, Statistics};
+use crate::layout::{Placement, StripeLayout};
+use crate::pace::{PacedDirection, PacedLink, RateLimit, UptimeClock, nanoseconds};
+use crate::settings::{Directions, StandInSettings};
+use crate::statistics::{RequestKind, Statistics};
 use crate::timer::Timer;
-use crate::tree::Tree;
+use crate::tree::BackedTree;
 
 /// State shared by all clients.
 pub(crate) struct Model {
     /// Clock that all times refer to.
-    pub(crate) clock: Clock,
+    pub(crate) clock: UptimeClock,
     pub(crate) timer: Arc<Timer>,
     pub(crate) statistics: Statistics,
     pub(crate) faults: Faults,
-    pub(crate) settings: Settings,
+    pub(crate) settings: StandInSettings,
     /// False while pacing is off and nothing takes time.
     pub(crate) paced: AtomicBool,
-    tree: Mutex<Tree>,
-    targets: Vec<Road>,
-    metadata: Lane,
+    tree: Mutex<BackedTree>,
+    targets: Vec<PacedLink>,
+    metadata: RateLimit,
     latency: u64,
     metadata_latency: u64,
 }
 
 impl Model {
-    pub(crate) fn new(settings: Settings) -> io::Result<Self> {
-        let clock = Clock::start();
+    pub(crate) fn new(settings: StandInSettings) -> io::Result<Self> {
+        let clock = UptimeClock::start();
         let together = settings.directions == Directions::Together;
-        let road = || Road::new(settings.target_rate, settings.burst, together);
+        let link = || PacedLink::new(settings.target_rate, settings.burst, together);
         let pools = settings.pools.iter().map(|pool| {
             let mut name = [0; 16];
             name.iter_mut().zip(pool.name.bytes()).for_each(|(to, letter)| *to = letter);
@@ -55,9 +55,9 @@ impl Model {
             statistics: Statistics::new(usize::from(settings.targets), settings.clients),
             faults: Faults::default(),
             paced: AtomicBool::new(true),
-            tree: Mutex::new(Tree::new(&settings.backing, placement)),
-            targets: std::iter::repeat_with(road).take(usize::from(settings.targets)).collect(),
-            metadata: Lane::new(settings.metadata_rate, settings.burst),
+            tree: Mutex::new(BackedTree::new(&settings.backing, placement)),
+            targets: std::iter::repeat_with(link).take(usize::from(settings.targets)).collect(),
+            metadata: RateLimit::new(settings.metadata_rate, settings.burst),
             latency: nanoseconds(settings.latency),
             metadata_latency: nanoseconds(settings.metadata_latency),
             settings,
@@ -68,15 +68,15 @@ impl Model {
         self.paced.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn tree(&self) -> MutexGuard<'_, Tree> {
+    pub(crate) fn tree(&self) -> MutexGuard<'_, BackedTree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 pub(crate) struct Budget {
     pub(crate) number: usize,
-    road: Road,
-    metadata: Lane,
+    link: PacedLink,
+    metadata: RateLimit,
     behind: Mutex<Behind>,
 }
 
@@ -123,18 +123,18 @@ impl Behind {
 }
 
 impl Budget {
-    pub(crate) fn new(number: usize, settings: &Settings) -> Self {
+    pub(crate) fn new(number: usize, settings: &StandInSettings) -> Self {
         let together = settings.directions == Directions::Together;
         Self {
             number,
-            road: Road::new(settings.client_rate, settings.burst, together),
-            metadata: Lane::new(settings.client_metadata_rate, settings.burst),
+            link: PacedLink::new(settings.client_rate, settings.burst, together),
+            metadata: RateLimit::new(settings.client_metadata_rate, settings.burst),
             behind: Mutex::default(),
         }
     }
 
     /// Counts a metadata operation and returns the time at which it completes.
-    pub(crate) fn operate(&self, model: &Model, kind: Kind) -> u64 {
+    pub(crate) fn operate(&self, model: &Model, kind: RequestKind) -> u64 {
         let now = model.clock.now();
         model.statistics.count_operation(kind);
         if !model.is_paced() {
@@ -145,15 +145,15 @@ impl Budget {
     }
 
     /// Counts a read and returns the time at which it completes.
-    pub(crate) fn read(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
-        self.transfer(model, Way::Read, layout, range)
+    pub(crate) fn read(&self, model: &Model, layout: Option<&StripeLayout>, range: Range<u64>) -> u64 {
+        self.transfer(model, PacedDirection::Read, layout, range)
     }
 
     /// Counts a write and returns the time of the reply, which write-behind may send before the
     /// data is on the targets.
-    pub(crate) fn write(&self, model: &Model, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+    pub(crate) fn write(&self, model: &Model, layout: Option<&StripeLayout>, range: Range<u64>) -> u64 {
         let bytes = range.end - range.start;
-        let done = self.transfer(model, Way::Write, layout, range);
+        let done = self.transfer(model, PacedDirection::Write, layout, range);
         let most = model.settings.write_behind;
         if most == 0 {
             return done;
@@ -168,17 +168,23 @@ impl Budget {
         drained.max(model.clock.now().saturating_add(model.latency))
     }
 
-    fn transfer(&self, model: &Model, way: Way, layout: Option<&Layout>, range: Range<u64>) -> u64 {
+    fn transfer(
+        &self,
+        model: &Model,
+        way: PacedDirection,
+        layout: Option<&StripeLayout>,
+        range: Range<u64>,
+    ) -> u64 {
         let now = model.clock.now();
         let bytes = range.end - range.start;
         model.statistics.count_request(self.number, way, bytes);
         let paced = model.is_paced();
-        let mut done = if paced { self.road.reserve(way, now, bytes) } else { now };
+        let mut done = if paced { self.link.reserve(way, now, bytes) } else { now };
         for (target, bytes) in layout.map(|layout| layout.spread(range)).unwrap_or_default() {
             let Some(target) = target else { continue };
             model.statistics.count_part(target, way, bytes);
-            if let Some(road) = model.targets.get(usize::from(target)).filter(|_| paced) {
-                done = done.max(road.reserve(way, now, bytes));
+            if let Some(link) = model.targets.get(usize::from(target)).filter(|_| paced) {
+                done = done.max(link.reserve(way, now, bytes));
             }
         }
         if paced { done.saturating_add(model.latency) } else { now }

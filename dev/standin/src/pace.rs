@@ -1,21 +1,21 @@
 //! Rate limits: compute when an operation requested now completes.
 //!
-//! A [`Lane`] is a virtual clock. A request starts when the previous one completes, and takes its
-//! amount divided by the rate. Nothing sleeps here; callers are told when to reply. Times are
-//! nanoseconds of [`Clock`].
+//! A [`RateLimit`] is a virtual clock. A request starts when the previous one completes, and takes
+//! its amount divided by the rate. Nothing sleeps here; callers get the time at which to reply.
+//! Times are nanoseconds of [`UptimeClock`].
 //!
-//! A lane that was idle may catch up by at most [`Lane::burst`](Lane). Otherwise every slightly
-//! late reply would lower the rate. Invariant: over any period, the amount stays below
-//! `rate x (time + burst)` (test: `a_lane_keeps_its_rate`).
+//! A limit that was idle may catch up by at most [`RateLimit::burst`](RateLimit). Otherwise every
+//! slightly late reply would lower the rate. Invariant: over any period, the amount stays below
+//! `rate x (time + burst)` (test: `a_limit_keeps_its_rate`).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time since the file system started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct UptimeClock(Instant);
 
-impl Clock {
+impl UptimeClock {
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
@@ -30,14 +30,14 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 }
 
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct RateLimit {
     rate: Option<u64>,
     burst: u64,
     free_at: Mutex<u64>,
 }
 
-impl Lane {
-    /// Creates a lane of `rate` units per second; `None` or 0 means no limit.
+impl RateLimit {
+    /// Creates a limit of `rate` units per second; `None` or 0 means no limit.
     pub(crate) fn new(rate: Option<u64>, burst: Duration) -> Self {
         Self { rate: rate.filter(|rate| *rate > 0), burst: nanoseconds(burst), free_at: Mutex::new(0) }
     }
@@ -54,34 +54,34 @@ impl Lane {
     }
 }
 
-/// A lane per direction, or one shared by both.
+/// A limit per direction, or one shared by both.
 #[derive(Debug)]
-pub(crate) struct Road {
-    reads: Lane,
-    writes: Option<Lane>,
+pub(crate) struct PacedLink {
+    reads: RateLimit,
+    writes: Option<RateLimit>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum PacedDirection {
     /// To the client.
     Read,
     /// From the client.
     Write,
 }
 
-impl Road {
-    /// Creates a road; if `together`, both directions share the rate.
+impl PacedLink {
+    /// Creates a link; if `together`, both directions share the rate.
     pub(crate) fn new(rate: Option<u64>, burst: Duration, together: bool) -> Self {
-        Self { reads: Lane::new(rate, burst), writes: (!together).then(|| Lane::new(rate, burst)) }
+        Self { reads: RateLimit::new(rate, burst), writes: (!together).then(|| RateLimit::new(rate, burst)) }
     }
 
     /// Queues a transfer of `bytes` and returns the time at which it completes.
-    pub(crate) fn reserve(&self, way: Way, now: u64, bytes: u64) -> u64 {
-        let lane = match (way, &self.writes) {
-            (Way::Write, Some(writes)) => writes,
+    pub(crate) fn reserve(&self, way: PacedDirection, now: u64, bytes: u64) -> u64 {
+        let limit = match (way, &self.writes) {
+            (PacedDirection::Write, Some(writes)) => writes,
             _ => &self.reads,
         };
-        lane.reserve(now, bytes)
+        limit.reserve(now, bytes)
     }
 }
 
@@ -90,12 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_keeps_its_rate() {
-        let lane = Lane::new(Some(1_000_000), Duration::from_millis(10));
+    fn a_limit_keeps_its_rate() {
+        let limit = RateLimit::new(Some(1_000_000), Duration::from_millis(10));
         let mut done = 0;
         for _ in 0..100 {
             // Each is requested shortly after the previous one completes.
-            done = lane.reserve(done + 2_000_000, 100_000);
+            done = limit.reserve(done + 2_000_000, 100_000);
         }
         // Ten seconds of work: the 2 ms pauses are made up for, as they are shorter than the burst.
         assert!((9_990_000_000..=10_012_000_000).contains(&done), "{done}");
@@ -103,23 +103,23 @@ mod tests {
 
     #[test]
     fn what_was_not_used_long_ago_is_lost() {
-        let lane = Lane::new(Some(1_000), Duration::from_millis(1));
-        lane.reserve(0, 1);
-        assert_eq!(lane.reserve(1_000_000_000, 1), 1_000_000_000);
-        assert_eq!(lane.reserve(1_000_000_000, 1), 1_001_000_000);
+        let limit = RateLimit::new(Some(1_000), Duration::from_millis(1));
+        limit.reserve(0, 1);
+        assert_eq!(limit.reserve(1_000_000_000, 1), 1_000_000_000);
+        assert_eq!(limit.reserve(1_000_000_000, 1), 1_001_000_000);
     }
 
     #[test]
     fn directions_share_a_rate_or_do_not() {
         for (together, second) in [(true, 2_000_000_000), (false, 1_000_000_000)] {
-            let road = Road::new(Some(10), Duration::ZERO, together);
-            assert_eq!(road.reserve(Way::Read, 0, 10), 1_000_000_000);
-            assert_eq!(road.reserve(Way::Write, 0, 10), second);
+            let link = PacedLink::new(Some(10), Duration::ZERO, together);
+            assert_eq!(link.reserve(PacedDirection::Read, 0, 10), 1_000_000_000);
+            assert_eq!(link.reserve(PacedDirection::Write, 0, 10), second);
         }
     }
 
     #[test]
     fn no_rate_is_no_wait() {
-        assert_eq!(Lane::new(None, Duration::ZERO).reserve(5, u64::MAX), 5);
+        assert_eq!(RateLimit::new(None, Duration::ZERO).reserve(5, u64::MAX), 5);
     }
 }

@@ -12,10 +12,10 @@ use rustix::mount::{UnmountFlags, unmount};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::client::Client;
+use crate::client::MountClient;
 use crate::model::Model;
 use crate::relay::mount_relayed;
-use crate::settings::Settings;
+use crate::settings::StandInSettings;
 
 /// The line printed when all clients are mounted.
 const READY: &str = "mounted";
@@ -39,7 +39,7 @@ impl Mounted {
             MountOption::Suid,
         ];
         config.acl = SessionACL::All;
-        let client = Client::new(Arc::clone(model), number);
+        let client = MountClient::new(Arc::clone(model), number);
         let session = if model.settings.unnamed_files {
             let device = mount_relayed(&name("standin"), &point)?;
             Session::from_fd(client, device, config.acl, config)?
@@ -61,7 +61,7 @@ impl Mounted {
     }
 }
 
-fn mount_point(settings: &Settings, number: usize) -> PathBuf {
+fn mount_point(settings: &StandInSettings, number: usize) -> PathBuf {
     let mut point = settings.mount_prefix.clone().into_os_string();
     point.push(number.to_string());
     point.into()
@@ -72,7 +72,7 @@ fn mount_point(settings: &Settings, number: usize) -> PathBuf {
 ///
 /// # Errors
 /// If a client cannot be mounted or unmounted; all mounted clients are unmounted all the same.
-pub fn serve(settings: Settings) -> io::Result<()> {
+pub fn serve(settings: StandInSettings) -> io::Result<()> {
     fs::create_dir_all(&settings.backing)?;
     // Let timers fire on time instead of together; an older kernel carries on with its default.
     fs::write("/proc/self/timerslack_ns", "1000").unwrap_or_default();

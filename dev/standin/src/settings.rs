@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::amounts::{bytes, duration};
 
-/// How reads and writes use a rate.
+/// Sharing of a rate between reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Directions {
     /// Each has the full rate, as on a network
@@ -47,7 +47,7 @@ impl std::str::FromStr for Pool {
     name = "haul-standin",
     about = "Mounts a striped file system of stated speed, until SIGTERM or the end of input"
 )]
-pub struct Settings {
+pub struct StandInSettings {
     /// Directory for file contents, ideally in memory
     pub backing: PathBuf,
     /// Path of the mount points, to which the client's number is appended
@@ -64,7 +64,7 @@ pub struct Settings {
     /// Rate of each client, in bytes per second
     #[arg(long, value_parser = bytes)]
     pub client_rate: Option<u64>,
-    /// Whether reads and writes share these rates
+    /// Let reads and writes share these rates, or give each the full rate
     #[arg(long, value_enum, default_value = "apart")]
     pub directions: Directions,
     /// Maximum idle time whose unused rate can be used later
@@ -89,7 +89,7 @@ pub struct Settings {
     /// Read-ahead of each client (needs root; the kernel's default otherwise)
     #[arg(long, value_parser = bytes)]
     pub read_ahead: Option<u64>,
-    /// How long clients may cache names and attributes
+    /// Maximum time that clients may cache names and attributes
     #[arg(long, value_parser = duration, default_value = "0")]
     pub cache_time: Duration,
     /// Keep cached pages of a file whose times change, as a file system on one machine does
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let line = "haul-standin /b /m --clients 3 --target-rate 20MB --latency 500us --pool fast=0-2";
-        let settings = Settings::try_parse_from(line.split(' ')).unwrap();
+        let settings = StandInSettings::try_parse_from(line.split(' ')).unwrap();
         assert_eq!(settings.target_rate, Some(20_000_000));
         assert_eq!(settings.latency, Duration::from_micros(500));
         assert_eq!(settings.pools, [Pool { name: "fast".to_owned(), targets: vec![0, 1, 2] }]);

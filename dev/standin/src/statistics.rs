@@ -4,18 +4,18 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::pace::Way;
+use crate::pace::PacedDirection;
 
 macro_rules! kinds {
     ($($variant:ident = $name:literal),+ $(,)?) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Kind { $($variant),+ }
+        pub(crate) enum RequestKind { $($variant),+ }
 
-        impl Kind {
-            pub(crate) const ALL: &'static [(Kind, &'static str)] = &[$((Kind::$variant, $name)),+];
+        impl RequestKind {
+            pub(crate) const ALL: &'static [(RequestKind, &'static str)] = &[$((RequestKind::$variant, $name)),+];
 
             pub(crate) const fn name(self) -> &'static str {
-                match self { $(Kind::$variant => $name),+ }
+                match self { $(RequestKind::$variant => $name),+ }
             }
         }
     };
@@ -58,10 +58,10 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn count(&self, way: Way, bytes: u64) {
+    fn count(&self, way: PacedDirection, bytes: u64) {
         let moved = match way {
-            Way::Read => &self.read,
-            Way::Write => &self.written,
+            PacedDirection::Read => &self.read,
+            PacedDirection::Write => &self.written,
         };
         moved.bytes.fetch_add(bytes, Ordering::Relaxed);
         moved.requests.fetch_add(1, Ordering::Relaxed);
@@ -88,25 +88,25 @@ pub(crate) struct Statistics {
 impl Statistics {
     pub(crate) fn new(targets: usize, clients: usize) -> Self {
         let traffic = |count| std::iter::repeat_with(Traffic::default).take(count).collect();
-        let metadata = Kind::ALL.iter().map(|_| AtomicU64::new(0)).collect();
+        let metadata = RequestKind::ALL.iter().map(|_| AtomicU64::new(0)).collect();
         Self { targets: traffic(targets), clients: traffic(clients), metadata }
     }
 
     /// Counts a client's data request.
-    pub(crate) fn count_request(&self, client: usize, way: Way, bytes: u64) {
+    pub(crate) fn count_request(&self, client: usize, way: PacedDirection, bytes: u64) {
         if let Some(client) = self.clients.get(client) {
             client.count(way, bytes);
         }
     }
 
     /// Counts a target's part of a data request.
-    pub(crate) fn count_part(&self, target: u16, way: Way, bytes: u64) {
+    pub(crate) fn count_part(&self, target: u16, way: PacedDirection, bytes: u64) {
         if let Some(target) = self.targets.get(usize::from(target)) {
             target.count(way, bytes);
         }
     }
 
-    pub(crate) fn count_operation(&self, kind: Kind) {
+    pub(crate) fn count_operation(&self, kind: RequestKind) {
         self.metadata[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -118,7 +118,7 @@ impl Statistics {
         for (number, client) in self.clients.iter().enumerate() {
             client.describe(&format!("client.{number}"), &mut out);
         }
-        for ((_, name), count) in Kind::ALL.iter().zip(&self.metadata) {
+        for ((_, name), count) in RequestKind::ALL.iter().zip(&self.metadata) {
             writeln!(out, "metadata.{name} {}", count.load(Ordering::Relaxed)).unwrap_or_default();
         }
         out
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_told_by_name() {
+    fn counts_are_reported_by_name() {
         let statistics = Statistics::new(2, 1);
-        statistics.count_part(1, Way::Write, 7);
-        statistics.count_operation(Kind::Create);
-        let told = statistics.describe();
-        assert!(told.contains("target.1.written 7\n") && told.contains("target.1.written_requests 1\n"));
-        assert!(told.contains("target.0.written 0\n") && told.contains("metadata.create 1\n"));
+        statistics.count_part(1, PacedDirection::Write, 7);
+        statistics.count_operation(RequestKind::Create);
+        let text = statistics.describe();
+        assert!(text.contains("target.1.written 7\n") && text.contains("target.1.written_requests 1\n"));
+        assert!(text.contains("target.0.written 0\n") && text.contains("metadata.create 1\n"));
     }
 }

@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::pace::Clock;
+use crate::pace::UptimeClock;
 
 type Task = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct Queue {
+struct TimerQueue {
     /// Tasks by time and number; the number keeps equal times apart.
     waiting: BTreeMap<(u64, u64), Task>,
     next_number: u64,
 }
 
 pub(crate) struct Timer {
-    clock: Clock,
-    queue: Mutex<Queue>,
+    clock: UptimeClock,
+    queue: Mutex<TimerQueue>,
     earlier: Condvar,
 }
 
 impl Timer {
-    pub(crate) fn start(clock: Clock, threads: usize) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(clock: UptimeClock, threads: usize) -> std::io::Result<Arc<Self>> {
         let timer = Arc::new(Self { clock, queue: Mutex::default(), earlier: Condvar::new() });
         for number in 0..threads.max(1) {
             let timer = Arc::clone(&timer);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn tasks_run_in_the_order_of_their_times() {
-        let clock = Clock::start();
+        let clock = UptimeClock::start();
         let timer = Timer::start(clock, 1).unwrap();
         let (sender, receiver) = mpsc::channel();
         let begin = clock.now();

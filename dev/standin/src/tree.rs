@@ -2,7 +2,7 @@
 //! backing directory.
 //!
 //! Everything is under the tree lock of the [`Model`](crate::model::Model), except for data
-//! transfers: an [`Object`] is used without it. Inode numbers are never reused, so it does not
+//! transfers: an [`BackingFile`] is used without it. Inode numbers are never reused, so it does not
 //! matter which ones a client still remembers.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,17 +16,17 @@ use std::time::SystemTime;
 
 use rustix::io::Errno;
 
-use crate::layout::{Layout, Placement};
+use crate::layout::{Placement, StripeLayout};
 
 pub(crate) const ROOT: u64 = 1;
 /// Maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
 /// A result with the errno to return to the kernel.
-pub(crate) type Outcome<T> = Result<T, Errno>;
+pub(crate) type ErrnoResult<T> = Result<T, Errno>;
 
 /// The backing file of a file's contents.
-pub(crate) type Object = Arc<File>;
+pub(crate) type BackingFile = Arc<File>;
 
 #[derive(Debug)]
 pub(crate) enum Body {
@@ -34,14 +34,14 @@ pub(crate) enum Body {
         entries: BTreeMap<OsString, u64>,
         parent: u64,
         /// Default layout of new files.
-        layout: Option<Layout>,
+        layout: Option<StripeLayout>,
     },
     File {
         /// Its backing file, while the node is open and has one.
-        object: Option<Object>,
+        object: Option<BackingFile>,
         has_object: bool,
         /// Its layout; `None` until one is set or the file is written to.
-        layout: Option<Layout>,
+        layout: Option<StripeLayout>,
     },
     Symlink(OsString),
     /// A pipe, a socket or a device.
@@ -49,7 +49,7 @@ pub(crate) enum Body {
 }
 
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct InodeRecord {
     pub(crate) body: Body,
     /// Type and permissions, as in `st_mode`.
     pub(crate) mode: u32,
@@ -70,14 +70,14 @@ pub(crate) struct Node {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Maker {
+pub(crate) struct FileCreator {
     pub(crate) user: u32,
     pub(crate) group: u32,
     pub(crate) mode: u32,
     pub(crate) device: u32,
 }
 
-impl Node {
+impl InodeRecord {
     pub(crate) fn is_directory(&self) -> bool {
         matches!(self.body, Body::Directory { .. })
     }
@@ -95,18 +95,18 @@ impl Node {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct BackedTree {
     backing: PathBuf,
-    nodes: HashMap<u64, Node>,
+    nodes: HashMap<u64, InodeRecord>,
     next: u64,
     placement: Placement,
 }
 
-impl Tree {
+impl BackedTree {
     /// Creates an empty tree that stores file contents in `backing`.
     pub(crate) fn new(backing: &Path, placement: Placement) -> Self {
         let body = Body::Directory { entries: BTreeMap::new(), parent: ROOT, layout: None };
-        let maker = Maker { user: 0, group: 0, mode: libc::S_IFDIR | 0o755, device: 0 };
+        let maker = FileCreator { user: 0, group: 0, mode: libc::S_IFDIR | 0o755, device: 0 };
         let mut root = node(body, maker, OsStr::new(""));
         root.links = 2;
         let nodes = HashMap::from([(ROOT, root)]);
@@ -117,22 +117,22 @@ impl Tree {
         self.nodes.len()
     }
 
-    pub(crate) fn node(&self, number: u64) -> Outcome<&Node> {
+    pub(crate) fn node(&self, number: u64) -> ErrnoResult<&InodeRecord> {
         self.nodes.get(&number).ok_or(Errno::STALE)
     }
 
-    pub(crate) fn node_mut(&mut self, number: u64) -> Outcome<&mut Node> {
+    pub(crate) fn node_mut(&mut self, number: u64) -> ErrnoResult<&mut InodeRecord> {
         self.nodes.get_mut(&number).ok_or(Errno::STALE)
     }
 
-    fn entries(&self, directory: u64) -> Outcome<&BTreeMap<OsString, u64>> {
+    fn entries(&self, directory: u64) -> ErrnoResult<&BTreeMap<OsString, u64>> {
         match &self.node(directory)?.body {
             Body::Directory { entries, .. } => Ok(entries),
             _ => Err(Errno::NOTDIR),
         }
     }
 
-    fn entries_mut(&mut self, directory: u64) -> Outcome<&mut BTreeMap<OsString, u64>> {
+    fn entries_mut(&mut self, directory: u64) -> ErrnoResult<&mut BTreeMap<OsString, u64>> {
         let node = self.node_mut(directory)?;
         node.modify();
         match &mut node.body {
@@ -141,7 +141,7 @@ impl Tree {
         }
     }
 
-    pub(crate) fn lookup(&self, directory: u64, name: &OsStr) -> Outcome<u64> {
+    pub(crate) fn lookup(&self, directory: u64, name: &OsStr) -> ErrnoResult<u64> {
         if name.len() > NAME_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
         }
@@ -149,7 +149,7 @@ impl Tree {
     }
 
     /// Lists a directory, `.` and `..` first.
-    pub(crate) fn list(&self, directory: u64) -> Outcome<Vec<(u64, u32, OsString)>> {
+    pub(crate) fn list(&self, directory: u64) -> ErrnoResult<Vec<(u64, u32, OsString)>> {
         let Body::Directory { entries, parent, .. } = &self.node(directory)?.body else {
             return Err(Errno::NOTDIR);
         };
@@ -165,9 +165,9 @@ impl Tree {
         &mut self,
         directory: u64,
         name: &OsStr,
-        maker: Maker,
+        maker: FileCreator,
         symlink: Option<&OsStr>,
-    ) -> Outcome<u64> {
+    ) -> ErrnoResult<u64> {
         match self.lookup(directory, name) {
             Ok(_) => return Err(Errno::EXIST),
             Err(Errno::NOENT) => {}
@@ -182,7 +182,7 @@ impl Tree {
     }
 
     /// Makes a regular file that has no name yet. It vanishes if it is closed before it has one.
-    pub(crate) fn make_unnamed(&mut self, directory: u64, maker: Maker) -> Outcome<u64> {
+    pub(crate) fn make_unnamed(&mut self, directory: u64, maker: FileCreator) -> ErrnoResult<u64> {
         let number = self.make_node((directory, OsStr::new("")), maker, None)?;
         self.node_mut(number)?.links = 0;
         Ok(number)
@@ -192,9 +192,9 @@ impl Tree {
     fn make_node(
         &mut self,
         (directory, name): (u64, &OsStr),
-        mut maker: Maker,
+        mut maker: FileCreator,
         symlink: Option<&OsStr>,
-    ) -> Outcome<u64> {
+    ) -> ErrnoResult<u64> {
         let number = self.next;
         let parent = self.node(directory)?;
         if parent.links == 0 {
@@ -227,7 +227,7 @@ impl Tree {
         Ok(number)
     }
 
-    pub(crate) fn link(&mut self, number: u64, directory: u64, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn link(&mut self, number: u64, directory: u64, name: &OsStr) -> ErrnoResult<()> {
         if self.node(number)?.is_directory() {
             return Err(Errno::PERM);
         }
@@ -250,15 +250,24 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a name. `directory_wanted` says whether it must be a directory.
-    pub(crate) fn remove(&mut self, directory: u64, name: &OsStr, directory_wanted: bool) -> Outcome<()> {
+    /// Removes a name of something that isn't a directory.
+    pub(crate) fn remove_file(&mut self, directory: u64, name: &OsStr) -> ErrnoResult<()> {
+        self.remove(directory, name, false)
+    }
+
+    /// Removes the name of an empty directory.
+    pub(crate) fn remove_directory(&mut self, directory: u64, name: &OsStr) -> ErrnoResult<()> {
+        self.remove(directory, name, true)
+    }
+
+    fn remove(&mut self, directory: u64, name: &OsStr, directory_wanted: bool) -> ErrnoResult<()> {
         let number = self.lookup(directory, name)?;
         self.check_removal(number, directory_wanted)?;
         self.entries_mut(directory)?.remove(name);
         self.forget_name(directory, number)
     }
 
-    fn check_removal(&self, number: u64, directory_wanted: bool) -> Outcome<()> {
+    fn check_removal(&self, number: u64, directory_wanted: bool) -> ErrnoResult<()> {
         match (&self.node(number)?.body, directory_wanted) {
             (Body::Directory { entries, .. }, true) if !entries.is_empty() => Err(Errno::NOTEMPTY),
             (Body::Directory { .. }, false) => Err(Errno::ISDIR),
@@ -268,7 +277,7 @@ impl Tree {
     }
 
     /// Decrements a node's link count and frees the node if it is unused.
-    fn forget_name(&mut self, directory: u64, number: u64) -> Outcome<()> {
+    fn forget_name(&mut self, directory: u64, number: u64) -> ErrnoResult<()> {
         let node = self.node_mut(number)?;
         node.touch();
         if node.is_directory() {
@@ -286,14 +295,21 @@ impl Tree {
         if !self.nodes.get(&number).is_some_and(|node| node.links == 0 && node.opens == 0) {
             return;
         }
-        if let Some(Node { body: Body::File { has_object: true, .. }, .. }) = self.nodes.remove(&number) {
+        if let Some(InodeRecord { body: Body::File { has_object: true, .. }, .. }) =
+            self.nodes.remove(&number)
+        {
             // If this fails, the file only takes up space in the backing directory.
             std::fs::remove_file(self.path(number)).unwrap_or_default();
         }
     }
 
     /// Renames. `replace` says whether an existing target may be replaced.
-    pub(crate) fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), replace: bool) -> Outcome<()> {
+    pub(crate) fn rename(
+        &mut self,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        replace: bool,
+    ) -> ErrnoResult<()> {
         let number = self.lookup(from.0, from.1)?;
         let moves_directory = self.node(number)?.is_directory();
         if moves_directory && self.is_below(to.0, number) {
@@ -315,22 +331,22 @@ impl Tree {
         if let Some(there) = replaced {
             self.forget_name(to.0, there)?;
         }
-        self.settle(number, from.0, to.0)
+        self.update_links(number, from.0, to.0)
     }
 
-    pub(crate) fn exchange(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) -> Outcome<()> {
+    pub(crate) fn exchange(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) -> ErrnoResult<()> {
         let (first, second) = (self.lookup(one.0, one.1)?, self.lookup(other.0, other.1)?);
         if self.is_below(other.0, first) || self.is_below(one.0, second) {
             return Err(Errno::INVAL);
         }
         self.entries_mut(one.0)?.insert(one.1.to_owned(), second);
         self.entries_mut(other.0)?.insert(other.1.to_owned(), first);
-        self.settle(first, one.0, other.0)?;
-        self.settle(second, other.0, one.0)
+        self.update_links(first, one.0, other.0)?;
+        self.update_links(second, other.0, one.0)
     }
 
     /// Updates the parent and the link counts after a move.
-    fn settle(&mut self, number: u64, from: u64, to: u64) -> Outcome<()> {
+    fn update_links(&mut self, number: u64, from: u64, to: u64) -> ErrnoResult<()> {
         let node = self.node_mut(number)?;
         node.touch();
         if let Body::Directory { parent, .. } = &mut node.body {
@@ -357,7 +373,7 @@ impl Tree {
         self.backing.join(format!("{number:x}"))
     }
 
-    pub(crate) fn open(&mut self, number: u64) -> Outcome<()> {
+    pub(crate) fn open(&mut self, number: u64) -> ErrnoResult<()> {
         self.node_mut(number)?.opens += 1;
         Ok(())
     }
@@ -374,7 +390,7 @@ impl Tree {
     }
 
     /// Returns the backing file of a file, creating it if `make` is set; `None` if there is none.
-    pub(crate) fn object(&mut self, number: u64, make: bool) -> Outcome<Option<Object>> {
+    pub(crate) fn object(&mut self, number: u64, make: bool) -> ErrnoResult<Option<BackingFile>> {
         let path = self.path(number);
         let node = self.node_mut(number)?;
         let is_open = node.opens > 0;
@@ -415,23 +431,23 @@ impl Tree {
         number: u64,
         directory: Option<u64>,
         range: std::ops::Range<u64>,
-    ) -> Outcome<()> {
+    ) -> ErrnoResult<()> {
         let inherited = match directory.map(|directory| self.node(directory).map(|node| &node.body)) {
             Some(Ok(Body::Directory { layout, .. })) => layout.clone(),
             _ => None,
         };
-        let Some(Node { body: Body::File { layout, .. }, .. }) = self.nodes.get_mut(&number) else {
+        let Some(InodeRecord { body: Body::File { layout, .. }, .. }) = self.nodes.get_mut(&number) else {
             return Err(Errno::STALE);
         };
         let layout = layout.get_or_insert_with(|| {
-            inherited.unwrap_or_else(|| Layout::plain(crate::layout::Stripes::unspecified()))
+            inherited.unwrap_or_else(|| StripeLayout::plain(crate::layout::Stripes::unspecified()))
         });
         self.placement.place(layout, range);
         Ok(())
     }
 
     /// Sets the layout of a file that has none, or the default layout of a directory.
-    pub(crate) fn set_layout(&mut self, number: u64, wanted: Layout) -> Outcome<()> {
+    pub(crate) fn set_layout(&mut self, number: u64, wanted: StripeLayout) -> ErrnoResult<()> {
         let node = self.node_mut(number)?;
         node.touch();
         match &mut node.body {
@@ -448,9 +464,9 @@ impl Tree {
     }
 }
 
-fn node(body: Body, maker: Maker, name: &OsStr) -> Node {
+fn node(body: Body, maker: FileCreator, name: &OsStr) -> InodeRecord {
     let now = SystemTime::now();
-    Node {
+    InodeRecord {
         body,
         mode: maker.mode,
         user: maker.user,

@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 use fuser::{INodeNo, ReplyEmpty, ReplyXattr};
 use rustix::io::Errno;
 
-use crate::client::{About, Client, told};
-use crate::lov::{self, Owner};
-use crate::statistics::Kind;
-use crate::tree::{Body, Node, Outcome, ROOT, Tree};
+use crate::client::{About, MountClient, to_fuse};
+use crate::lov::{self, LayoutOwner};
+use crate::statistics::RequestKind;
+use crate::tree::{BackedTree, Body, ErrnoResult, InodeRecord, ROOT};
 
 const LAYOUT: [&str; 2] = ["lustre.lov", "trusted.lov"];
 /// Server-side attributes that clients cannot change.
@@ -34,7 +34,7 @@ fn is_one_of(names: &[&str], name: &OsStr) -> bool {
     names.iter().any(|known| name == *known)
 }
 
-fn get(tree: &Tree, number: u64, name: &OsStr) -> Outcome<Vec<u8>> {
+fn get(tree: &BackedTree, number: u64, name: &OsStr) -> ErrnoResult<Vec<u8>> {
     let node = tree.node(number)?;
     if is_one_of(&LAYOUT, name) {
         return layout(node, number).ok_or(Errno::NODATA);
@@ -49,15 +49,19 @@ fn get(tree: &Tree, number: u64, name: &OsStr) -> Outcome<Vec<u8>> {
     }
 }
 
-fn layout(node: &Node, number: u64) -> Option<Vec<u8>> {
+fn layout(node: &InodeRecord, number: u64) -> Option<Vec<u8>> {
     match &node.body {
-        Body::File { layout, .. } => layout.as_ref().map(|layout| lov::encode(layout, Owner::File(number))),
-        Body::Directory { layout, .. } => layout.as_ref().map(|layout| lov::encode(layout, Owner::Directory)),
+        Body::File { layout, .. } => {
+            layout.as_ref().map(|layout| lov::encode(layout, LayoutOwner::File(number)))
+        }
+        Body::Directory { layout, .. } => {
+            layout.as_ref().map(|layout| lov::encode(layout, LayoutOwner::Directory))
+        }
         _ => None,
     }
 }
 
-fn set(tree: &mut Tree, number: u64, name: &OsStr, value: &[u8], flags: i32) -> Outcome<()> {
+fn set(tree: &mut BackedTree, number: u64, name: &OsStr, value: &[u8], flags: i32) -> ErrnoResult<()> {
     if !KEPT.iter().any(|prefix| name.as_bytes().starts_with(prefix)) {
         return Err(Errno::OPNOTSUPP);
     }
@@ -73,16 +77,16 @@ fn set(tree: &mut Tree, number: u64, name: &OsStr, value: &[u8], flags: i32) -> 
 }
 
 /// Replies with the value, or with its length if `size` is 0.
-fn give(reply: ReplyXattr, size: u32, outcome: Outcome<Vec<u8>>) {
+fn give(reply: ReplyXattr, size: u32, outcome: ErrnoResult<Vec<u8>>) {
     match outcome {
         Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() > size as usize => reply.error(told(Errno::RANGE)),
+        Ok(value) if value.len() > size as usize => reply.error(to_fuse(Errno::RANGE)),
         Ok(value) => reply.data(&value),
-        Err(errno) => reply.error(told(errno)),
+        Err(errno) => reply.error(to_fuse(errno)),
     }
 }
 
-impl Client {
+impl MountClient {
     pub(crate) fn set_xattr(
         &self,
         (number, name): (INodeNo, &OsStr),
@@ -93,7 +97,7 @@ impl Client {
         if number.0 == ROOT && name == FAULTS {
             return match self.model().faults.set(value) {
                 Ok(()) => reply.ok(),
-                Err(errno) => reply.error(told(errno)),
+                Err(errno) => reply.error(to_fuse(errno)),
             };
         }
         if number.0 == ROOT && name == PACE {
@@ -101,7 +105,7 @@ impl Client {
             return reply.ok();
         }
         let targets = self.model().settings.targets;
-        let act = |tree: &mut Tree| {
+        let act = |tree: &mut BackedTree| {
             if is_one_of(&LAYOUT, name) {
                 return tree.set_layout(number.0, lov::decode(value, targets)?);
             }
@@ -110,23 +114,28 @@ impl Client {
             }
             set(tree, number.0, name, value, flags)
         };
-        self.operate((Kind::SetXattr, About::Node(number)), reply, act, |reply, outcome| match outcome {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
-        });
+        self.operate(
+            (RequestKind::SetXattr, About::Node(number)),
+            reply,
+            act,
+            |reply, outcome| match outcome {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(to_fuse(errno)),
+            },
+        );
     }
 
     pub(crate) fn get_xattr(&self, (number, name): (INodeNo, &OsStr), size: u32, reply: ReplyXattr) {
         if number.0 == ROOT && name == STATISTICS {
             return give(reply, size, Ok(self.model().statistics.describe().into_bytes()));
         }
-        let act = |tree: &mut Tree| get(tree, number.0, name);
-        let what = (Kind::GetXattr, About::Node(number));
+        let act = |tree: &mut BackedTree| get(tree, number.0, name);
+        let what = (RequestKind::GetXattr, About::Node(number));
         self.operate(what, reply, act, move |reply, outcome| give(reply, size, outcome));
     }
 
     pub(crate) fn list_xattrs(&self, number: INodeNo, is_root: bool, size: u32, reply: ReplyXattr) {
-        let act = |tree: &mut Tree| {
+        let act = |tree: &mut BackedTree| {
             let node = tree.node(number.0)?;
             let mut names: Vec<&[u8]> = node.xattrs.keys().map(|name| name.as_bytes()).collect();
             if layout(node, number.0).is_some() {
@@ -140,12 +149,12 @@ impl Client {
             }
             Ok(names.iter().flat_map(|name| name.iter().copied().chain([0])).collect())
         };
-        let what = (Kind::ListXattr, About::Node(number));
+        let what = (RequestKind::ListXattr, About::Node(number));
         self.operate(what, reply, act, move |reply, outcome| give(reply, size, outcome));
     }
 
     pub(crate) fn remove_xattr(&self, (number, name): (INodeNo, &OsStr), reply: ReplyEmpty) {
-        let act = |tree: &mut Tree| {
+        let act = |tree: &mut BackedTree| {
             let node = tree.node_mut(number.0)?;
             if let (Body::Directory { layout, .. }, true) = (&mut node.body, is_one_of(&LAYOUT, name)) {
                 return layout.take().map(drop).ok_or(Errno::NODATA);
@@ -153,9 +162,11 @@ impl Client {
             node.touch();
             node.xattrs.remove(name).map(drop).ok_or(Errno::NODATA)
         };
-        self.operate((Kind::RemoveXattr, About::Node(number)), reply, act, |reply, outcome| match outcome {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
+        self.operate((RequestKind::RemoveXattr, About::Node(number)), reply, act, |reply, outcome| {
+            match outcome {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(to_fuse(errno)),
+            }
         });
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! monitor ─► pools and file system made (`ceph`) ─► storage daemons ─► metadata server is active
-//! ─► mounts ─► storage daemons formatted, meanwhile
+//! ─► mounts ─► storage daemons formatted, at the same time
 //! ```
 //!
 //! There are no fixed delays: daemons are polled through their sockets. On drop, the mounts are

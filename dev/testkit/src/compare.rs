@@ -1,9 +1,9 @@
 //! Describes how two trees differ.
 //!
-//! [`compare`] takes two snapshots and returns a list of [`Difference`]s, each with the path and a
-//! text that says what was expected and what was found. An empty list means that the trees agree in
-//! all facts that both were read with. Contents are read from disk, both sides in parallel, so the
-//! trees must still exist.
+//! [`compare`] takes two snapshots and returns a list of [`TreeDifference`]s, each with the path
+//! and a text that says what was expected and what was found. An empty list means that the trees
+//! agree in all facts that both were read with. Contents are read from disk, both sides in
+//! parallel, so the trees must still exist.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -14,7 +14,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use crate::snapshot::{Facts, Kind, Snapshot, SnapshotEntry, show};
+use crate::snapshot::{Facts, Snapshot, SnapshotEntry, SnapshotKind, show};
 
 /// Subject of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub enum About {
 
 /// One fact in which two trees differ.
 #[derive(Clone, Debug)]
-pub struct Difference {
+pub struct TreeDifference {
     /// Path of the entry, relative to the root.
     pub path: Vec<u8>,
     /// Subject of the difference.
@@ -56,7 +56,7 @@ pub struct Difference {
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
     /// The differences, sorted by path except that extra entries come last.
-    pub list: Vec<Difference>,
+    pub list: Vec<TreeDifference>,
 }
 
 impl Differences {
@@ -67,7 +67,7 @@ impl Differences {
 
     /// Leaves out extra directories in which something else is extra: they can't go before it.
     pub fn leave_out_parents(&mut self) {
-        let is_extra = |difference: &Difference| difference.about == About::Extra;
+        let is_extra = |difference: &TreeDifference| difference.about == About::Extra;
         let paths: Vec<_> =
             self.list.iter().filter(|one| is_extra(one)).map(|one| one.path.clone()).collect();
         let has_more = |path: &[u8]| paths.iter().any(|other| other.starts_with(&[path, b"/"].concat()));
@@ -91,34 +91,38 @@ impl Display for Differences {
 
 /// Rules for what counts as a difference.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct CompareRules {
     /// The facts to check.
     pub facts: Facts,
     /// Times from this second on count as "now" and equal, for entries whose times were not set.
     pub now_from: Option<i64>,
 }
 
-impl Rules {
+impl CompareRules {
     fn mode_bits(&self) -> u32 {
         let bits = |fact, bits| if self.facts.contains(fact) { bits } else { 0 };
         bits(Facts::PERMISSIONS, 0o777) | bits(Facts::SPECIAL_BITS, 0o7000)
     }
 }
 
-impl From<Facts> for Rules {
+impl From<Facts> for CompareRules {
     fn from(facts: Facts) -> Self {
         Self { facts, now_from: None }
     }
 }
 
 /// Compares two trees, where `expected` is the reference and `found` is judged.
-pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -> io::Result<Differences> {
+pub fn compare(
+    expected: &Snapshot,
+    found: &Snapshot,
+    rules: impl Into<CompareRules>,
+) -> io::Result<Differences> {
     let mut rules = rules.into();
     rules.facts &= expected.facts() & found.facts();
     let mut list = Vec::new();
     for (path, left) in expected.entries() {
         let Some(right) = found.entries().get(path) else {
-            list.push(Difference {
+            list.push(TreeDifference {
                 path: path.clone(),
                 about: About::Missing,
                 text: format!("missing {:?}", left.kind),
@@ -127,7 +131,8 @@ pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -
         };
         let mut judge = Judge { path, list: &mut list };
         judge.entry(left, right, rules);
-        let same_length = left.kind == Kind::File && right.kind == Kind::File && left.bytes == right.bytes;
+        let same_length =
+            left.kind == SnapshotKind::File && right.kind == SnapshotKind::File && left.bytes == right.bytes;
         if same_length && rules.facts.contains(Facts::CONTENT) {
             let (left_path, right_path) = (expected.locate(path), found.locate(path));
             if let Some(offset) = first_difference(&left_path, &right_path, left)? {
@@ -138,7 +143,7 @@ pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -
     }
     for (path, right) in found.entries() {
         if !expected.entries().contains_key(path) {
-            list.push(Difference {
+            list.push(TreeDifference {
                 path: path.clone(),
                 about: About::Extra,
                 text: format!("extra {:?}", right.kind),
@@ -149,19 +154,23 @@ pub fn compare(expected: &Snapshot, found: &Snapshot, rules: impl Into<Rules>) -
 }
 
 /// Reads two trees and compares them.
-pub fn compare_paths(expected: &Path, found: &Path, rules: impl Into<Rules>) -> io::Result<Differences> {
+pub fn compare_paths(
+    expected: &Path,
+    found: &Path,
+    rules: impl Into<CompareRules>,
+) -> io::Result<Differences> {
     let rules = rules.into();
     compare(&Snapshot::take(expected, rules.facts)?, &Snapshot::take(found, rules.facts)?, rules)
 }
 
 struct Judge<'a> {
     path: &'a [u8],
-    list: &'a mut Vec<Difference>,
+    list: &'a mut Vec<TreeDifference>,
 }
 
 impl Judge<'_> {
     fn add(&mut self, about: About, text: String) {
-        self.list.push(Difference { path: self.path.to_vec(), about, text });
+        self.list.push(TreeDifference { path: self.path.to_vec(), about, text });
     }
 
     fn check<T: PartialEq + fmt::Debug>(&mut self, about: About, what: &str, expected: &T, found: &T) {
@@ -170,7 +179,7 @@ impl Judge<'_> {
         }
     }
 
-    fn entry(&mut self, left: &SnapshotEntry, right: &SnapshotEntry, rules: Rules) {
+    fn entry(&mut self, left: &SnapshotEntry, right: &SnapshotEntry, rules: CompareRules) {
         if left.kind != right.kind {
             self.check(About::Type, "type", &left.kind, &right.kind);
             return;
@@ -185,7 +194,7 @@ impl Judge<'_> {
             self.holes(left, right);
         }
         // The mode of a symbolic link is meaningless and can't be set.
-        if left.kind != Kind::Symlink && (left.mode ^ right.mode) & rules.mode_bits() != 0 {
+        if left.kind != SnapshotKind::Symlink && (left.mode ^ right.mode) & rules.mode_bits() != 0 {
             self.add(About::Mode, format!("mode: expected {:04o}, found {:04o}", left.mode, right.mode));
         }
         if rules.facts.contains(Facts::OWNER) {
@@ -214,13 +223,14 @@ impl Judge<'_> {
         self.add(About::Holes, format!("holes: expected {}, found {}", text(left), text(right)));
     }
 
-    fn times(&mut self, left: &SnapshotEntry, right: &SnapshotEntry, rules: Rules) {
-        let wanted = if left.kind == Kind::Directory { Facts::DIRECTORY_MODIFIED } else { Facts::MODIFIED };
+    fn times(&mut self, left: &SnapshotEntry, right: &SnapshotEntry, rules: CompareRules) {
+        let wanted =
+            if left.kind == SnapshotKind::Directory { Facts::DIRECTORY_MODIFIED } else { Facts::MODIFIED };
         let is_now = |time: (i64, u32)| rules.now_from.is_some_and(|from| time.0 >= from);
         if rules.facts.contains(wanted) && !(is_now(left.modified) && is_now(right.modified)) {
             self.check(About::Time, "modified", &left.modified, &right.modified);
         }
-        let accessed = rules.facts.contains(Facts::ACCESSED) && left.kind == Kind::File;
+        let accessed = rules.facts.contains(Facts::ACCESSED) && left.kind == SnapshotKind::File;
         if accessed && !(is_now(left.accessed) && is_now(right.accessed)) {
             self.check(About::Time, "accessed", &left.accessed, &right.accessed);
         }
@@ -303,9 +313,9 @@ fn skip_common_hole(
 mod tests {
     use super::*;
     use crate::Sandbox;
-    use crate::spec::{Kind as Made, Node, Piece, Spec};
+    use crate::spec::{EntrySpec, PieceSpec, Spec, SpecKind as Made};
 
-    fn abouts(left: &[Node], right: &[Node]) -> Vec<About> {
+    fn abouts(left: &[EntrySpec], right: &[EntrySpec]) -> Vec<About> {
         let sandbox = Sandbox::in_memory().unwrap();
         let (a, b) = (sandbox.join("a"), sandbox.join("b"));
         Spec { nodes: left.to_vec() }.build(&a).unwrap();
@@ -324,26 +334,30 @@ mod tests {
 
     #[test]
     fn every_kind_of_difference_is_found() {
-        let file = || Node::file(0, "f", 1, 10_000);
-        let one = |node: Node| abouts(&[file()], &[node]);
+        let file = || EntrySpec::file(0, "f", 1, 10_000);
+        let one = |node: EntrySpec| abouts(&[file()], &[node]);
         assert_eq!(abouts(&[file()], &[]), [About::Missing]);
         assert_eq!(abouts(&[], &[file()]), [About::Extra]);
-        assert_eq!(one(Node::new(0, "f", Made::Fifo)), [About::Type]);
-        assert_eq!(one(Node::file(0, "f", 2, 10_000)), [About::Content]);
-        assert_eq!(one(Node::file(0, "f", 1, 10_001)), [About::Content]);
+        assert_eq!(one(EntrySpec::new(0, "f", Made::Fifo)), [About::Type]);
+        assert_eq!(one(EntrySpec::file(0, "f", 2, 10_000)), [About::Content]);
+        assert_eq!(one(EntrySpec::file(0, "f", 1, 10_001)), [About::Content]);
         assert_eq!(one(file().mode(0o4644)), [About::Mode]);
         assert_eq!(one(file().modified(1_234_567_890, 123_456_788)), [About::Time]);
         assert_eq!(one(file().attribute("user.a", "b")), [About::Attributes]);
-        let link = |to: &str| Node::new(0, "l", Made::Symlink(to.into()));
+        let link = |to: &str| EntrySpec::new(0, "l", Made::Symlink(to.into()));
         assert_eq!(abouts(&[link("a")], &[link("b")]), [About::Type]);
-        let linked = [file(), Node::new(0, "g", Made::HardLink(0))];
-        assert_eq!(abouts(&linked, &[file(), Node::file(0, "g", 1, 10_000)]), [About::Links, About::Links]);
-        let sparse = |piece| Node::new(0, "s", Made::File(vec![piece, Piece::Data { seed: 1, bytes: 9 }]));
-        let holes = abouts(&[sparse(Piece::Hole(1 << 21))], &[sparse(Piece::Zeros(1 << 21))]);
+        let linked = [file(), EntrySpec::new(0, "g", Made::HardLink(0))];
+        assert_eq!(
+            abouts(&linked, &[file(), EntrySpec::file(0, "g", 1, 10_000)]),
+            [About::Links, About::Links]
+        );
+        let sparse =
+            |piece| EntrySpec::new(0, "s", Made::File(vec![piece, PieceSpec::Data { seed: 1, bytes: 9 }]));
+        let holes = abouts(&[sparse(PieceSpec::Hole(1 << 21))], &[sparse(PieceSpec::Zeros(1 << 21))]);
         assert_eq!(holes, [About::Holes]);
         if crate::needs::root().is_none() {
             assert_eq!(one(file().owner(1, 1)), [About::Owner]);
-            let device = |minor| Node::new(0, "d", Made::CharacterDevice(1, minor));
+            let device = |minor| EntrySpec::new(0, "d", Made::CharacterDevice(1, minor));
             assert_eq!(abouts(&[device(3)], &[device(5)]), [About::Type]);
         }
     }
@@ -351,7 +365,11 @@ mod tests {
     #[test]
     fn a_difference_behind_a_long_hole_is_found() {
         let far = |seed| {
-            Node::new(0, "f", Made::File(vec![Piece::Hole(50 << 30), Piece::Data { seed, bytes: 100 }]))
+            EntrySpec::new(
+                0,
+                "f",
+                Made::File(vec![PieceSpec::Hole(50 << 30), PieceSpec::Data { seed, bytes: 100 }]),
+            )
         };
         assert_eq!(abouts(&[far(1)], &[far(1)]), []);
         assert_eq!(abouts(&[far(1)], &[far(2)]), [About::Content]);

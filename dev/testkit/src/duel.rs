@@ -16,11 +16,11 @@ use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::compare::{Rules, compare_paths};
+use crate::compare::{CompareRules, compare_paths};
 use crate::message::normalise;
-use crate::program::Program;
+use crate::program::CopyProgram;
 use crate::release::Release;
-use crate::run::{Ending, NOBODY, Outcome, Run};
+use crate::run::{NOBODY, RunEnding, RunOutcome, TestRun};
 use crate::sandbox::Sandbox;
 use crate::snapshot::Facts;
 
@@ -28,9 +28,9 @@ use crate::snapshot::Facts;
 #[derive(Clone, Debug)]
 pub struct Duel {
     /// The reference.
-    pub standard: Program,
+    pub standard: CopyProgram,
     /// The program being judged.
-    pub judged: Program,
+    pub judged: CopyProgram,
     /// Facts to compare in the directory afterwards.
     pub facts: Facts,
     /// Time limit for each.
@@ -58,19 +58,19 @@ pub enum Complaint {
 
 /// The result of one command line.
 #[derive(Debug)]
-pub struct Verdict {
-    /// How the reference ended.
-    pub standard: Outcome,
-    /// How the judged program ended.
-    pub judged: Outcome,
+pub struct DuelVerdict {
+    /// Outcome of the reference.
+    pub standard: RunOutcome,
+    /// Outcome of the judged program.
+    pub judged: RunOutcome,
     /// Differences in behavior; empty if there are none.
     pub complaints: Vec<(Complaint, String)>,
 }
 
-impl Verdict {
+impl DuelVerdict {
     /// Returns true if the reference itself hung, so that there is nothing to compare with.
     pub fn standard_hung(&self) -> bool {
-        self.standard.ending == Ending::Hung
+        self.standard.ending == RunEnding::Hung
     }
 
     /// Drops complaints about trees, for cases in which GNU cp's tree depends on the
@@ -98,8 +98,8 @@ impl Verdict {
 impl Duel {
     /// Creates a duel between GNU cp and the judged program; `None` without GNU cp. Holes are not
     /// compared if this release of GNU cp creates different ones.
-    pub fn with_gnu(judged: Program) -> Option<Self> {
-        let standard = Program::gnu()?;
+    pub fn with_gnu(judged: CopyProgram) -> Option<Self> {
+        let standard = CopyProgram::gnu()?;
         let same_holes = judged.is_haul() && standard.release().is_some_and(Release::leaves_the_usual_holes);
         Some(Self {
             standard,
@@ -122,7 +122,7 @@ impl Duel {
         prepare: &dyn Fn(&Path) -> io::Result<()>,
         arguments: &[impl AsRef<OsStr>],
         own: &[OsString],
-    ) -> io::Result<Verdict> {
+    ) -> io::Result<DuelVerdict> {
         let now_from = Some(seconds_now());
         let sandboxes = [Sandbox::in_memory()?, Sandbox::in_memory()?];
         let mut outcomes = Vec::new();
@@ -149,7 +149,7 @@ impl Duel {
         prepare: &dyn Fn(&Path) -> io::Result<()>,
         script: &str,
         own: &[&str],
-    ) -> io::Result<Verdict> {
+    ) -> io::Result<DuelVerdict> {
         let now_from = Some(seconds_now());
         let sandbox = Sandbox::in_memory()?;
         let work = sandbox.join("work");
@@ -162,14 +162,14 @@ impl Duel {
             prepare(&work)?;
             let with_options = format!("cp() {{ command cp {} \"$@\"; }}\n{script}", own.join(" "));
             let script = if program.is_haul() && !own.is_empty() { &with_options } else { script };
-            let run = Run::new(Path::new("/bin/sh")).args(["-c", script]).in_folder(&work);
+            let run = TestRun::new(Path::new("/bin/sh")).args(["-c", script]).in_folder(&work);
             outcomes.push(self.finish(run.env("PATH", search_path(tools)?))?);
             fs::rename(&work, sandbox.join(name))?;
         }
         self.judge(outcomes, [&sandbox.join("standard"), &sandbox.join("judged")], now_from)
     }
 
-    fn finish(&self, run: Run) -> io::Result<Outcome> {
+    fn finish(&self, run: TestRun) -> io::Result<RunOutcome> {
         let run = run.umask(self.umask).within(self.limit);
         let run = if self.as_nobody { run.as_nobody() } else { run };
         let run = if self.input.is_empty() { run } else { run.input(&self.input) };
@@ -179,15 +179,15 @@ impl Duel {
     /// Compares results and directories; the reference comes first.
     fn judge(
         &self,
-        mut outcomes: Vec<Outcome>,
+        mut outcomes: Vec<RunOutcome>,
         folders: [&Path; 2],
         now_from: Option<i64>,
-    ) -> io::Result<Verdict> {
+    ) -> io::Result<DuelVerdict> {
         let mut complaints = Vec::new();
         if let [standard, judged] = &outcomes[..] {
             self.compare_outcomes(standard, judged, &mut complaints);
         }
-        let rules = Rules { facts: self.facts, now_from };
+        let rules = CompareRules { facts: self.facts, now_from };
         match compare_paths(folders[0], folders[1], rules) {
             Ok(differences) if differences.is_empty() => {}
             Ok(differences) => complaints.push((Complaint::Tree, format!("    trees: {differences}"))),
@@ -195,13 +195,13 @@ impl Duel {
         }
         let judged = outcomes.pop().ok_or_else(|| io::Error::other("no outcome"))?;
         let standard = outcomes.pop().ok_or_else(|| io::Error::other("no outcome"))?;
-        Ok(Verdict { standard, judged, complaints })
+        Ok(DuelVerdict { standard, judged, complaints })
     }
 
     fn compare_outcomes(
         &self,
-        standard: &Outcome,
-        judged: &Outcome,
+        standard: &RunOutcome,
+        judged: &RunOutcome,
         complaints: &mut Vec<(Complaint, String)>,
     ) {
         let expected = self.ending_of_the_newest(standard);
@@ -235,11 +235,11 @@ impl Duel {
         }
     }
 
-    fn ending_of_the_newest(&self, standard: &Outcome) -> Ending {
+    fn ending_of_the_newest(&self, standard: &RunOutcome) -> RunEnding {
         match (standard.ending, self.standard.release()) {
-            (Ending::Exited(status), Some(release)) => {
+            (RunEnding::Exited(status), Some(release)) => {
                 let lines = normalise(&standard.stderr);
-                Ending::Exited(release.newest_status(status, &lines, &self.input))
+                RunEnding::Exited(release.newest_status(status, &lines, &self.input))
             }
             (ending, _) => ending,
         }
@@ -276,18 +276,18 @@ mod tests {
     use crate::program::write_script;
     use std::fs;
 
-    fn judge(script: &str) -> Verdict {
+    fn judge(script: &str) -> DuelVerdict {
         let sandbox = Sandbox::on_disk().unwrap();
         let path = sandbox.join("haul");
         write_script(&path, &format!("#!/bin/sh\n{script}\n")).unwrap();
-        let duel = Duel::with_gnu(Program::at(&path)).unwrap();
+        let duel = Duel::with_gnu(CopyProgram::at(&path)).unwrap();
         let prepare = |folder: &Path| fs::write(folder.join("a"), "x");
         duel.run(&prepare, &["a", "b", "missing", "c"], &[]).unwrap()
     }
 
     #[test]
     fn the_same_is_the_same_and_each_difference_is_seen() {
-        crate::require!(Program::needs_gnu());
+        crate::require!(CopyProgram::needs_gnu());
         // This fake haul is called as `haul cp ...`, and its messages start with its name.
         let same = judge("shift; exec /usr/bin/cp \"$@\"");
         assert!(same.complaints.is_empty(), "{}", same.report());

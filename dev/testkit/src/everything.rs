@@ -6,7 +6,7 @@
 //! unreadable modes; capabilities; ACLs and default ACLs; times before 1970 and after 2038; names
 //! of arbitrary bytes.
 
-use crate::spec::{Kind, Node, Piece, Spec, acl};
+use crate::spec::{EntrySpec, PieceSpec, Spec, SpecKind, acl};
 
 /// Attribute that holds a POSIX ACL.
 pub const ACCESS_ACL: &str = "system.posix_acl_access";
@@ -63,65 +63,65 @@ const SUB: usize = 1;
 const DEEP: usize = 3;
 const ODD: usize = 4;
 
-fn directories() -> Vec<Node> {
+fn directories() -> Vec<EntrySpec> {
     vec![
-        Node::new(0, "sub", Kind::Directory).modified(1_111_111_111, 1),
-        Node::new(SUB, "sub", Kind::Directory).mode(0o700),
-        Node::new(2, "deep", Kind::Directory).modified(999_999_999, 999_999_999),
-        Node::new(0, "odd", Kind::Directory),
-        Node::new(0, "empty", Kind::Directory).modified(1, 2),
-        Node::new(0, "sticky", Kind::Directory).mode(0o1777),
-        Node::new(0, "setgid", Kind::Directory).mode(0o2750).owner(3, 4),
-        Node::new(0, "closed", Kind::Directory).mode(0),
-        Node::file(8, "inside", 77, 100).mode(0),
+        EntrySpec::new(0, "sub", SpecKind::Directory).modified(1_111_111_111, 1),
+        EntrySpec::new(SUB, "sub", SpecKind::Directory).mode(0o700),
+        EntrySpec::new(2, "deep", SpecKind::Directory).modified(999_999_999, 999_999_999),
+        EntrySpec::new(0, "odd", SpecKind::Directory),
+        EntrySpec::new(0, "empty", SpecKind::Directory).modified(1, 2),
+        EntrySpec::new(0, "sticky", SpecKind::Directory).mode(0o1777),
+        EntrySpec::new(0, "setgid", SpecKind::Directory).mode(0o2750).owner(3, 4),
+        EntrySpec::new(0, "closed", SpecKind::Directory).mode(0),
+        EntrySpec::file(8, "inside", 77, 100).mode(0),
     ]
 }
 
-fn regular_files() -> Vec<Node> {
+fn regular_files() -> Vec<EntrySpec> {
     const SIZES: [u64; 15] = [
         0, 1, 511, 512, 4095, 4096, 4097, 65_535, 65_536, 131_071, 131_073, 262_144, 1_048_575, 1_048_577,
         3_000_001,
     ];
-    SIZES.iter().map(|&bytes| Node::file(0, format!("size-{bytes}"), bytes + 5, bytes)).collect()
+    SIZES.iter().map(|&bytes| EntrySpec::file(0, format!("size-{bytes}"), bytes + 5, bytes)).collect()
 }
 
-fn sparse_files() -> Vec<Node> {
-    let data = |bytes| Piece::Data { seed: 9, bytes };
-    let file = |name: &str, pieces: &[Piece]| Node::new(DEEP, name, Kind::File(pieces.to_vec()));
+fn sparse_files() -> Vec<EntrySpec> {
+    let data = |bytes| PieceSpec::Data { seed: 9, bytes };
+    let file = |name: &str, pieces: &[PieceSpec]| EntrySpec::new(DEEP, name, SpecKind::File(pieces.to_vec()));
     vec![
-        file("hole-only", &[Piece::Hole(5_000_000)]),
-        file("hole-huge", &[data(10), Piece::Hole(100 << 30), data(10)]),
-        file("hole-first", &[Piece::Hole(1 << 20), data(5000)]),
-        file("hole-last", &[data(5000), Piece::Hole(1 << 20)]),
-        file("hole-last-unaligned", &[data(70_000), Piece::Hole(77_777)]),
+        file("hole-only", &[PieceSpec::Hole(5_000_000)]),
+        file("hole-huge", &[data(10), PieceSpec::Hole(100 << 30), data(10)]),
+        file("hole-first", &[PieceSpec::Hole(1 << 20), data(5000)]),
+        file("hole-last", &[data(5000), PieceSpec::Hole(1 << 20)]),
+        file("hole-last-unaligned", &[data(70_000), PieceSpec::Hole(77_777)]),
         file(
             "hole-middle",
-            &[data(65_536), Piece::Hole(1 << 20), data(65_536), Piece::Hole(1 << 20), data(1)],
+            &[data(65_536), PieceSpec::Hole(1 << 20), data(65_536), PieceSpec::Hole(1 << 20), data(1)],
         ),
-        file("hole-many", &[[data(4096), Piece::Hole(65_536)]; 20].concat()),
-        file("zeros-not-holes", &[Piece::Zeros(300_000), data(3)]),
+        file("hole-many", &[[data(4096), PieceSpec::Hole(65_536)]; 20].concat()),
+        file("zeros-not-holes", &[PieceSpec::Zeros(300_000), data(3)]),
     ]
 }
 
-fn modes_and_owners() -> Vec<Node> {
-    let mut nodes: Vec<Node> =
+fn modes_and_owners() -> Vec<EntrySpec> {
+    let mut nodes: Vec<EntrySpec> =
         [0, 0o111, 0o200, 0o400, 0o644, 0o666, 0o777, 0o1644, 0o2755, 0o4711, 0o6777, 0o7000]
             .iter()
-            .map(|&mode| Node::file(SUB, format!("mode-{mode:04o}"), 3, 40).mode(mode))
+            .map(|&mode| EntrySpec::file(SUB, format!("mode-{mode:04o}"), 3, 40).mode(mode))
             .collect();
-    nodes.push(Node::file(SUB, "owner", 4, 40).owner(65_534, 7).mode(0o640));
-    nodes.push(Node::file(SUB, "owner-setuid", 4, 40).owner(12_345, 54_321).mode(0o6755));
-    nodes.push(Node::new(SUB, "owner-link", Kind::Symlink(b"owner".to_vec())).owner(8, 9));
+    nodes.push(EntrySpec::file(SUB, "owner", 4, 40).owner(65_534, 7).mode(0o640));
+    nodes.push(EntrySpec::file(SUB, "owner-setuid", 4, 40).owner(12_345, 54_321).mode(0o6755));
+    nodes.push(EntrySpec::new(SUB, "owner-link", SpecKind::Symlink(b"owner".to_vec())).owner(8, 9));
     nodes
 }
 
-fn special_files() -> Vec<Node> {
-    let link = |name: &str, leads_to: &[u8]| Node::new(SUB, name, Kind::Symlink(leads_to.to_vec()));
+fn special_files() -> Vec<EntrySpec> {
+    let link = |name: &str, leads_to: &[u8]| EntrySpec::new(SUB, name, SpecKind::Symlink(leads_to.to_vec()));
     vec![
-        Node::new(0, "fifo", Kind::Fifo).mode(0o620),
-        Node::new(0, "socket", Kind::Socket).mode(0o755),
-        Node::new(0, "character", Kind::CharacterDevice(1, 3)).mode(0o666).owner(0, 6),
-        Node::new(0, "block", Kind::BlockDevice(7, 200)).mode(0o660),
+        EntrySpec::new(0, "fifo", SpecKind::Fifo).mode(0o620),
+        EntrySpec::new(0, "socket", SpecKind::Socket).mode(0o755),
+        EntrySpec::new(0, "character", SpecKind::CharacterDevice(1, 3)).mode(0o666).owner(0, 6),
+        EntrySpec::new(0, "block", SpecKind::BlockDevice(7, 200)).mode(0o660),
         link("link-file", b"../size-4096").modified(1_500_000_000, 5),
         link("link-directory", b"sub/deep"),
         link("link-dangling", b"no/such/thing"),
@@ -133,50 +133,50 @@ fn special_files() -> Vec<Node> {
     ]
 }
 
-fn attributes() -> Vec<Node> {
+fn attributes() -> Vec<EntrySpec> {
     // The kernel's format of `cap_net_raw+ep`, revision 2.
     let capability: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     vec![
-        Node::file(0, "attributes", 6, 100)
+        EntrySpec::file(0, "attributes", 6, 100)
             .attribute("user.plain", "value")
             .attribute("user.empty", "")
             .attribute("user.binary", (0..=255).collect::<Vec<u8>>())
             .attribute("user.long", vec![b'v'; 2000])
             .attribute("trusted.haul", "only root sees this"),
-        Node::file(0, "capability", 7, 100).mode(0o755).owner(5, 5).attribute(CAPABILITY, capability),
-        Node::file(0, "acl", 8, 100).mode(0o640).attribute(ACCESS_ACL, acl(0o640, 1, 6)),
-        Node::file(0, "acl-closed", 8, 100).mode(0o600).attribute(ACCESS_ACL, acl(0o600, 65_534, 4)),
-        Node::new(0, "acl-default", Kind::Directory)
+        EntrySpec::file(0, "capability", 7, 100).mode(0o755).owner(5, 5).attribute(CAPABILITY, capability),
+        EntrySpec::file(0, "acl", 8, 100).mode(0o640).attribute(ACCESS_ACL, acl(0o640, 1, 6)),
+        EntrySpec::file(0, "acl-closed", 8, 100).mode(0o600).attribute(ACCESS_ACL, acl(0o600, 65_534, 4)),
+        EntrySpec::new(0, "acl-default", SpecKind::Directory)
             .mode(0o750)
             .attribute(ACCESS_ACL, acl(0o750, 2, 5))
             .attribute(DEFAULT_ACL, acl(0o750, 3, 7)),
         // The ninth directory. Entries copied into it must not inherit its default ACL.
-        Node::file(9, "below-default", 8, 100).mode(0o600),
-        Node::new(9, "directory", Kind::Directory).mode(0o700),
-        Node::new(9, "fifo", Kind::Fifo).mode(0o600),
-        Node::new(0, "attributes-directory", Kind::Directory).attribute("user.directory", "yes"),
-        Node::new(0, "attributes-link", Kind::Symlink(b"attributes".to_vec()))
+        EntrySpec::file(9, "below-default", 8, 100).mode(0o600),
+        EntrySpec::new(9, "directory", SpecKind::Directory).mode(0o700),
+        EntrySpec::new(9, "fifo", SpecKind::Fifo).mode(0o600),
+        EntrySpec::new(0, "attributes-directory", SpecKind::Directory).attribute("user.directory", "yes"),
+        EntrySpec::new(0, "attributes-link", SpecKind::Symlink(b"attributes".to_vec()))
             .attribute("trusted.link", "yes"),
-        Node::file(0, "attributes-read-only", 6, 100)
+        EntrySpec::file(0, "attributes-read-only", 6, 100)
             .mode(0o444)
             .attribute("user.kept", "although read-only"),
     ]
 }
 
-fn odd_names() -> Vec<Node> {
+fn odd_names() -> Vec<EntrySpec> {
     let names = odd_name_list();
-    let mut nodes: Vec<Node> =
-        names.iter().zip(100..).map(|(name, seed)| Node::file(ODD, name.clone(), seed, 33)).collect();
+    let mut nodes: Vec<EntrySpec> =
+        names.iter().zip(100..).map(|(name, seed)| EntrySpec::file(ODD, name.clone(), seed, 33)).collect();
     // Nested directories with names of maximum length, to overflow fixed-size path buffers.
-    nodes.push(Node::new(DEEP, vec![b'd'; 255], Kind::Directory));
-    nodes.push(Node::new(12, vec![0xff; 255], Kind::Directory));
-    nodes.push(Node::file(13, b"-\xff\n", 5, 5));
+    nodes.push(EntrySpec::new(DEEP, vec![b'd'; 255], SpecKind::Directory));
+    nodes.push(EntrySpec::new(12, vec![0xff; 255], SpecKind::Directory));
+    nodes.push(EntrySpec::file(13, b"-\xff\n", 5, 5));
     nodes
 }
 
-fn times() -> Vec<Node> {
+fn times() -> Vec<EntrySpec> {
     let file =
-        |name: &str, seconds, nanoseconds| Node::file(DEEP, name, 2, 20).modified(seconds, nanoseconds);
+        |name: &str, seconds, nanoseconds| EntrySpec::file(DEEP, name, 2, 20).modified(seconds, nanoseconds);
     vec![
         file("time-epoch", 0, 0),
         file("time-before-epoch", -86_400, 500_000_000),
@@ -186,8 +186,8 @@ fn times() -> Vec<Node> {
     ]
 }
 
-fn hard_links() -> Vec<Node> {
-    let link = |parent, name: &str, which| Node::new(parent, name, Kind::HardLink(which));
+fn hard_links() -> Vec<EntrySpec> {
+    let link = |parent, name: &str, which| EntrySpec::new(parent, name, SpecKind::HardLink(which));
     vec![
         // 0 is `closed/inside`, 15 is `size-3000001`; see the order of the lists above.
         link(0, "twin-0", 0),
@@ -206,7 +206,7 @@ fn hard_links() -> Vec<Node> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Facts, Kind as Found};
+    use crate::snapshot::{Facts, SnapshotKind as Found};
     use crate::{Sandbox, Snapshot};
 
     #[test]

@@ -5,7 +5,7 @@
 pub struct Example {
     /// The `##` heading above it, empty before the first.
     pub section: String,
-    /// What follows the backquotes, `sh` for instance.
+    /// Language after the backquotes, for instance `sh`.
     pub language: String,
     /// Its lines.
     pub text: String,

@@ -30,7 +30,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::mpi::{LauncherFamily, Mpi};
 use crate::needs::{self, find_tool};
-use crate::run::Run;
+use crate::run::TestRun;
 use crate::{mount, wait};
 
 const PREFIX: &str = "haul-";
@@ -107,8 +107,8 @@ impl Hosts {
     }
 
     /// Returns a command that runs on a host.
-    pub fn on(&self, host: &str, program: impl AsRef<OsStr>) -> Run {
-        let run = Run::new(&self.folder.join("enter")).arg(host).arg(program.as_ref());
+    pub fn on(&self, host: &str, program: impl AsRef<OsStr>) -> TestRun {
+        let run = TestRun::new(&self.folder.join("enter")).arg(host).arg(program.as_ref());
         // Temporary files of MPI libraries are removed with the hosts.
         run.env("TMPDIR", &self.folder)
     }
@@ -164,7 +164,7 @@ impl Hosts {
 
     /// Returns the command line of a job on all hosts, started on the first:
     /// `mpirun -n RANKS PROGRAM`.
-    pub fn job(&self, mpi: &Mpi, ranks: u32, program: &Path) -> io::Result<Run> {
+    pub fn job(&self, mpi: &Mpi, ranks: u32, program: &Path) -> io::Result<TestRun> {
         let each = ranks.div_ceil(self.count);
         let run = self.on("h1", mpi.launcher());
         let run = mpi.environment().iter().fold(run, |run, (name, value)| run.env(name, value));
@@ -259,29 +259,29 @@ fn tool() -> PathBuf {
 
 /// Identifies a namespace even after its name is deleted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct NamespaceId {
     device: u64,
     inode: u64,
 }
 
-fn identity(of: &Path) -> io::Result<Identity> {
+fn identity(of: &Path) -> io::Result<NamespaceId> {
     let facts = fs::metadata(of)?;
-    Ok(Identity { device: facts.dev(), inode: facts.ino() })
+    Ok(NamespaceId { device: facts.dev(), inode: facts.ino() })
 }
 
-fn named(namespace: &str) -> io::Result<Identity> {
+fn named(namespace: &str) -> io::Result<NamespaceId> {
     identity(&Path::new(NAMES).join(namespace))
 }
 
-fn processes_in(namespace: Identity) -> io::Result<Vec<u32>> {
+fn processes_in(namespace: NamespaceId) -> io::Result<Vec<u32>> {
     let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // Processes that have exited, or do so meanwhile, are in no namespace.
+    // Processes that have exited, or exit during the search, are in no namespace.
     let is_in =
         |pid: &u32| identity(Path::new(&format!("/proc/{pid}/ns/net"))).is_ok_and(|own| own == namespace);
     Ok(pids.filter(is_in).collect())
 }
 
-fn kill_all_in(namespace: Identity) -> io::Result<()> {
+fn kill_all_in(namespace: NamespaceId) -> io::Result<()> {
     let mut failure = None;
     // Repeat, because survivors may start others.
     let all_gone = wait::until(DYING_MAX, || match processes_in(namespace) {
@@ -346,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    fn said(run: Run) -> String {
+    fn said(run: TestRun) -> String {
         let outcome = run.finish().unwrap();
         assert!(outcome.succeeded(), "{}", outcome.errors());
         outcome.printed()
@@ -358,7 +358,8 @@ mod tests {
         let hosts = Hosts::new(2).unwrap();
         assert_eq!(hosts.names().collect::<Vec<_>>(), ["h1", "h2"]);
         assert_eq!(said(hosts.on("h2", "uname").arg("-n")), "h2\n");
-        let by_agent = Run::new(&hosts.agent()).args(["-x", "-p", "22", "h1", "uname -n;", "echo 'a  b'"]);
+        let by_agent =
+            TestRun::new(&hosts.agent()).args(["-x", "-p", "22", "h1", "uname -n;", "echo 'a  b'"]);
         assert_eq!(said(by_agent), "h1\na  b\n");
         let state = |host: &str| said(hosts.on(host, "cat").arg("/sys/class/net/eth0/carrier"));
         assert_eq!(state("h1"), "1\n");

@@ -71,10 +71,10 @@ pub mod wait;
 pub use {libc, rustix};
 
 pub use ceph::Ceph;
-pub use compare::{Differences, Rules, compare};
-pub use program::Program;
+pub use compare::{CompareRules, Differences, compare};
+pub use program::CopyProgram;
 pub use release::Release;
-pub use run::{Ending, Outcome, Run};
+pub use run::{RunEnding, RunOutcome, TestRun};
 pub use sandbox::Sandbox;
 pub use snapshot::{Facts, Snapshot};
 pub use standin::Standin;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Run, wait};
+use crate::{TestRun, wait};
 
 /// Where the groups of version 1 and of version 2 are.
 const VERSIONS: [(&str, &str); 2] =
@@ -22,7 +22,7 @@ impl MemoryGroup {
     pub fn new(bytes: u64) -> io::Result<Self> {
         let mut refused = io::Error::other("no control groups");
         for (mount, limit) in VERSIONS {
-            // Version 2 has to be told that groups below the root have limits.
+            // In version 2, limits have to be enabled for groups below the root.
             fs::write(Path::new(mount).join("cgroup.subtree_control"), "+memory").unwrap_or_default();
             let folder = Path::new(mount).join(format!("haul-test-{}", std::process::id()));
             match fs::create_dir(&folder) {
@@ -40,7 +40,7 @@ impl MemoryGroup {
     }
 
     /// Returns the run, to take place in this group.
-    pub fn around(&self, run: Run) -> Run {
+    pub fn around(&self, run: TestRun) -> TestRun {
         let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
         run.behind(Path::new("/bin/sh"), ["-c", &enter, "sh"].map(OsString::from).into())
     }

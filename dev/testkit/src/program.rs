@@ -14,26 +14,26 @@ use std::process::Command;
 
 use crate::mount;
 use crate::release::Release;
-use crate::run::Run;
+use crate::run::TestRun;
 
 /// Finds the program under test of the calling test's package.
 #[macro_export]
 macro_rules! program {
     () => {
-        $crate::Program::find(env!("CARGO_BIN_EXE_haul"))
+        $crate::CopyProgram::find(env!("CARGO_BIN_EXE_haul"))
     };
 }
 
 /// A program that copies.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct CopyProgram {
     path: PathBuf,
     first: Vec<OsString>,
     ours: bool,
     release: Option<Release>,
 }
 
-impl Program {
+impl CopyProgram {
     /// Finds the program under test: `HAUL_BIN`, or else `built`. Tests use [`program!`].
     pub fn find(built: &str) -> Self {
         Self::at(&std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from))
@@ -87,12 +87,12 @@ impl Program {
     }
 
     /// Starts a command line.
-    pub fn run(&self) -> Run {
-        Run::new(&self.path).args(&self.first)
+    pub fn run(&self) -> TestRun {
+        TestRun::new(&self.path).args(&self.first)
     }
 
     /// Starts a command line with options that only haul knows. A replacement doesn't get them.
-    pub fn run_with<S: AsRef<OsStr>>(&self, own: &[S]) -> Run {
+    pub fn run_with<S: AsRef<OsStr>>(&self, own: &[S]) -> TestRun {
         let run = self.run();
         if self.ours { run.args(own) } else { run }
     }

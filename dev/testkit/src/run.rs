@@ -1,9 +1,9 @@
 //! Runs a program under given conditions, with a time limit.
 //!
-//! A [`Run`] is a command line with conditions: limits, umask, another user, forbidden system
-//! calls, closed standard output. [`Run::finish`] waits for it to exit and collects its output. If
-//! it exceeds the time limit, it is killed with all its children: a hang is a result
-//! ([`Ending::Hung`]), not a hanging test.
+//! A [`TestRun`] is a command line with conditions: limits, umask, another user, forbidden system
+//! calls, closed standard output. [`TestRun::finish`] waits for it to exit and collects its output.
+//! If it exceeds the time limit, it is killed with all its children: a hang is a result
+//! ([`RunEnding::Hung`]), not a hanging test.
 //!
 //! Implementation without unsafe code: `/bin/sh` sets limits and umask before it executes the
 //! program. Peak memory is read from `/proc` while the process lives, because `wait4` includes the
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use refused::{Refused, spawn_refused};
+use refused::{RefusedCalls, spawn_refused};
 
 use crate::signals;
-use crate::wait::{self, Reader};
+use crate::wait::{self, PipeReader};
 
 /// Maximum wait for an executable that is still open for writing.
 const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub const NOBODY: u32 = 65_534;
 /// A command line and its conditions.
 #[must_use = "nothing runs before `start` or `finish`"]
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct TestRun {
     program: PathBuf,
     arguments: Vec<OsString>,
     folder: Option<PathBuf>,
@@ -44,21 +44,21 @@ pub struct Run {
     limit: Duration,
     shell: Vec<String>,
     user: Option<u32>,
-    refused: Vec<Refused>,
-    output: Output,
+    refused: Vec<RefusedCalls>,
+    output: OutputTarget,
     input: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
-enum Output {
+enum OutputTarget {
     Captured,
     File(PathBuf),
     BrokenPipe,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RunEnding {
     /// It exited with this status.
     Exited(i32),
     /// A signal killed it.
@@ -69,9 +69,9 @@ pub enum Ending {
 
 /// The results of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// How it ended.
-    pub ending: Ending,
+pub struct RunOutcome {
+    /// Exit status, signal or timeout.
+    pub ending: RunEnding,
     /// Contents of standard output.
     pub stdout: Vec<u8>,
     /// Contents of standard error.
@@ -82,16 +82,16 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Returns true if it exited with status 0.
     pub fn succeeded(&self) -> bool {
-        self.ending == Ending::Exited(0)
+        self.ending == RunEnding::Exited(0)
     }
 
     /// Returns the exit status, if it exited.
     pub fn status(&self) -> Option<i32> {
         match self.ending {
-            Ending::Exited(status) => Some(status),
+            RunEnding::Exited(status) => Some(status),
             _ => None,
         }
     }
@@ -99,7 +99,7 @@ impl Outcome {
     /// Returns true if it ended in a way that no input may cause: a signal, a panic, a hang.
     pub fn crashed(&self) -> bool {
         // 101 is a panic. Below a shell, 134 is an abort and 139 a segmentation fault.
-        !matches!(self.ending, Ending::Exited(status) if !matches!(status, 101 | 134 | 139))
+        !matches!(self.ending, RunEnding::Exited(status) if !matches!(status, 101 | 134 | 139))
     }
 
     /// Returns standard error as text.
@@ -133,10 +133,10 @@ pub struct Running {
     child: Child,
     begun: Instant,
     limit: Duration,
-    readers: [Option<Reader>; 2],
+    readers: [Option<PipeReader>; 2],
 }
 
-impl Run {
+impl TestRun {
     /// Creates a command line for the executable at `program`.
     pub fn new(program: &Path) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl Run {
             shell: Vec::new(),
             user: None,
             refused: Vec::new(),
-            output: Output::Captured,
+            output: OutputTarget::Captured,
             input: None,
         }
     }
@@ -228,13 +228,13 @@ impl Run {
 
     /// Redirects standard output to a file or device.
     pub fn stdout_to(mut self, path: &Path) -> Self {
-        self.output = Output::File(path.to_owned());
+        self.output = OutputTarget::File(path.to_owned());
         self
     }
 
     /// Connects standard output to a pipe without a reader.
     pub fn stdout_to_broken_pipe(mut self) -> Self {
-        self.output = Output::BrokenPipe;
+        self.output = OutputTarget::BrokenPipe;
         self
     }
 
@@ -260,14 +260,14 @@ impl Run {
     /// Makes system calls fail with an error number. May be called repeatedly with
     /// different errors.
     pub fn refusing(mut self, calls: &[i64], error: i32) -> Self {
-        self.refused.push(Refused { calls: calls.to_vec(), with_bits: None, error });
+        self.refused.push(RefusedCalls { calls: calls.to_vec(), with_bits: None, error });
         self
     }
 
     /// Makes a system call fail with an error number if all these bits are set in one of its
     /// arguments, which are numbered from 0.
     pub fn refusing_bits(mut self, call: i64, argument: u8, bits: u32, error: i32) -> Self {
-        self.refused.push(Refused { calls: vec![call], with_bits: Some((argument, bits)), error });
+        self.refused.push(RefusedCalls { calls: vec![call], with_bits: Some((argument, bits)), error });
         self
     }
 
@@ -281,14 +281,14 @@ impl Run {
     }
 
     /// Runs it to completion.
-    pub fn finish(self) -> io::Result<Outcome> {
+    pub fn finish(self) -> io::Result<RunOutcome> {
         self.start()?.finish()
     }
 
     /// Runs it to completion. Anything but exit status 0 is an error, with what it printed.
-    pub fn succeed(self) -> io::Result<Outcome> {
+    pub fn succeed(self) -> io::Result<RunOutcome> {
         let outcome = self.finish()?;
-        let said = |outcome: &Outcome| format!("{:?}: {}", outcome.ending, outcome.errors());
+        let said = |outcome: &RunOutcome| format!("{:?}: {}", outcome.ending, outcome.errors());
         if outcome.succeeded() { Ok(outcome) } else { Err(io::Error::other(said(&outcome))) }
     }
 
@@ -314,7 +314,8 @@ impl Run {
             return Err(io::ErrorKind::ExecutableFileBusy.into());
         }
         let mut child = child?;
-        let readers = [child.stdout.take().map(Reader::start), child.stderr.take().map(Reader::start)];
+        let readers =
+            [child.stdout.take().map(PipeReader::start), child.stderr.take().map(PipeReader::start)];
         Ok(Running { child, begun: Instant::now(), limit: self.limit, readers })
     }
 
@@ -354,9 +355,9 @@ impl Run {
         // In its own process group, so that a hang is killed with all its children.
         command.stdin(self.standard_input()?).stderr(Stdio::piped()).process_group(0);
         command.stdout(match &self.output {
-            Output::Captured => Stdio::piped(),
-            Output::File(path) => Stdio::from(File::options().write(true).open(path)?),
-            Output::BrokenPipe => {
+            OutputTarget::Captured => Stdio::piped(),
+            OutputTarget::File(path) => Stdio::from(File::options().write(true).open(path)?),
+            OutputTarget::BrokenPipe => {
                 let (reader, writer) = io::pipe()?;
                 drop(reader);
                 Stdio::from(writer)
@@ -388,7 +389,7 @@ impl Running {
     }
 
     /// Waits for it to exit, and kills it at the time limit.
-    pub fn finish(mut self) -> io::Result<Outcome> {
+    pub fn finish(mut self) -> io::Result<RunOutcome> {
         let mut peak_bytes = 0;
         let ended = self.watch(&mut peak_bytes)?;
         if !ended {
@@ -396,9 +397,9 @@ impl Running {
         }
         let status = wait::for_end(&mut self.child, wait::AFTERMATH_MAX)?;
         let took = self.begun.elapsed();
-        let [stdout, stderr] = std::mem::take(&mut self.readers).map(Reader::collect);
-        Ok(Outcome {
-            ending: if ended { ending(status) } else { Ending::Hung },
+        let [stdout, stderr] = std::mem::take(&mut self.readers).map(PipeReader::collect);
+        Ok(RunOutcome {
+            ending: if ended { ending(status) } else { RunEnding::Hung },
             stdout: stdout?,
             stderr: without_pmix(stderr?),
             peak_bytes,
@@ -453,10 +454,10 @@ impl Drop for Running {
     }
 }
 
-fn ending(status: ExitStatus) -> Ending {
+fn ending(status: ExitStatus) -> RunEnding {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Exited(code),
-        (None, signal) => Ending::Signalled(signal.unwrap_or(0)),
+        (Some(code), _) => RunEnding::Exited(code),
+        (None, signal) => RunEnding::Signalled(signal.unwrap_or(0)),
     }
 }
 
@@ -472,18 +473,18 @@ fn peak_of(status: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Run {
-        Run::new(Path::new("/bin/sh")).args(["-c", script])
+    fn shell(script: &str) -> TestRun {
+        TestRun::new(Path::new("/bin/sh")).args(["-c", script])
     }
 
     #[test]
-    fn output_status_and_signal_are_told() {
+    fn output_status_and_signal_are_reported() {
         let outcome = shell("echo out; echo err >&2; exit 3").finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Exited(3));
+        assert_eq!(outcome.ending, RunEnding::Exited(3));
         assert_eq!((outcome.printed().as_str(), outcome.errors().as_str()), ("out\n", "err\n"));
         assert!(!outcome.crashed());
         let outcome = shell("kill -9 $$").finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Signalled(9));
+        assert_eq!(outcome.ending, RunEnding::Signalled(9));
         assert!(outcome.crashed());
         assert!(shell("exit 101").finish().unwrap().crashed());
     }
@@ -491,7 +492,7 @@ mod tests {
     #[test]
     fn a_hang_ends_with_all_children() {
         let outcome = shell("sleep 1000 | cat").within(Duration::from_millis(100)).finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Hung);
+        assert_eq!(outcome.ending, RunEnding::Hung);
         assert!(outcome.took < Duration::from_secs(60));
     }
 
@@ -501,7 +502,7 @@ mod tests {
         let run = run.file_bytes(4 << 10).umask(0o27);
         assert_eq!(run.finish().unwrap().printed(), "64\n0\n8\n0027\n");
         let closed = shell("echo x").without_stdout().finish().unwrap();
-        assert_ne!(closed.ending, Ending::Exited(0));
+        assert_ne!(closed.ending, RunEnding::Exited(0));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 /// Makes child processes started from now on get the default action for terminating signals.
 ///
-/// A [`Run`](crate::Run) does this automatically.
+/// A [`TestRun`](crate::Run) does this automatically.
 pub fn restore_for_children() -> io::Result<()> {
     static DONE: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
     DONE.get_or_init(|| handle_ignored().map_err(|error| error.kind())).map_err(io::Error::from)
@@ -36,15 +36,15 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use crate::run::{Ending, Run};
+    use crate::run::{RunEnding, TestRun};
 
     #[test]
     #[ignore = "run by `programs_find_signals_at_their_defaults`, in a process that ignores them"]
     fn in_a_process_that_ignores_signals() {
         for signal in [1, 2, 3, 15] {
             let script = format!("kill -{signal} $$");
-            let outcome = Run::new(Path::new("/bin/sh")).args(["-c", &script]).finish().unwrap();
-            assert_eq!(outcome.ending, Ending::Signalled(signal));
+            let outcome = TestRun::new(Path::new("/bin/sh")).args(["-c", &script]).finish().unwrap();
+            assert_eq!(outcome.ending, RunEnding::Signalled(signal));
         }
     }
 

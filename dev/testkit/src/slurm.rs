@@ -38,7 +38,7 @@ pub fn needed() -> Option<String> {
 
 /// A node whose daemon is to be started.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct SlurmNode {
     /// The node's name.
     pub name: String,
     /// Address at which it is reached.
@@ -47,7 +47,7 @@ pub struct Node {
     pub agent: Vec<String>,
 }
 
-impl Node {
+impl SlurmNode {
     /// Describes nodes on this host: `n1`, `n2`, ...
     pub fn local(count: usize) -> Vec<Self> {
         let node =
@@ -70,7 +70,7 @@ impl Node {
 #[derive(Debug)]
 pub struct Slurm {
     folder: PathBuf,
-    nodes: Vec<Node>,
+    nodes: Vec<SlurmNode>,
     daemons: Vec<Child>,
     _root: Sandbox,
 }
@@ -78,13 +78,13 @@ pub struct Slurm {
 impl Slurm {
     /// Starts a Slurm with `count` nodes on this host, and waits until they are idle.
     pub fn start(count: usize) -> io::Result<Self> {
-        Self::start_on(Node::local(count), "127.0.0.1", &[])
+        Self::start_on(SlurmNode::local(count), "127.0.0.1", &[])
     }
 
     /// Starts a Slurm with one node per host and its controller on the first. Its commands must run
     /// on one of these hosts.
     pub fn start_over(hosts: &Hosts) -> io::Result<Self> {
-        let nodes = Node::on(hosts);
+        let nodes = SlurmNode::on(hosts);
         let (address, agent) =
             nodes.first().map(|node| (node.address.clone(), node.agent.clone())).unwrap_or_default();
         Self::start_on(nodes, &address, &agent)
@@ -92,7 +92,7 @@ impl Slurm {
 
     /// Starts a Slurm with these nodes. The controller listens at `address` and is started with the
     /// command prefix `agent`.
-    pub fn start_on(nodes: Vec<Node>, address: &str, agent: &[String]) -> io::Result<Self> {
+    pub fn start_on(nodes: Vec<SlurmNode>, address: &str, agent: &[String]) -> io::Result<Self> {
         clean_up_leftovers();
         let name = format!("{PREFIX}{}-", std::process::id());
         let folder = tempfile::Builder::new().prefix(&name).tempdir_in("/tmp")?.keep();
@@ -159,14 +159,13 @@ impl Slurm {
         pids.len()
     }
 
-    /// Tells the controller that a node is lost, instead of waiting until it notices.
+    /// Declares a node lost to the controller, instead of waiting until it notices.
     pub fn declare_lost(&self, name: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("NodeName={name}"), "State=DOWN", "Reason=lost"]).map(drop)
     }
 
-    /// Lets a job start soon that Slurm requeued with a delay. Not immediately, because a
-    /// node daemon ignores a job that is started within the same second in which it was told
-    /// to terminate it.
+    /// Starts a job soon that Slurm requeued with a delay. Not immediately, because a node daemon
+    /// ignores a job that is started within the second in which it was ordered to terminate it.
     pub fn release(&self, job: &str) -> io::Result<()> {
         self.run(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now+2"]).map(drop)
     }
@@ -197,7 +196,7 @@ impl Slurm {
         mark_of(&self.folder)
     }
 
-    fn start_node(&mut self, node: &Node) -> io::Result<()> {
+    fn start_node(&mut self, node: &SlurmNode) -> io::Result<()> {
         let agent = node.agent.clone();
         self.run_daemon(&agent, "slurmd", &["-D".to_owned(), "-N".to_owned(), node.name.clone()])
     }
@@ -253,7 +252,7 @@ impl Slurm {
              SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/%n.log\n{SETTINGS}"
         );
         for (node, port) in self.nodes.iter().zip(ports) {
-            let Node { name, address, agent } = node;
+            let SlurmNode { name, address, agent } = node;
             let host = wait::for_output(&mut command_of(agent, "hostname"), PATIENCE)?.stdout;
             let host = String::from_utf8_lossy(&host).trim().to_owned();
             text += &format!(

@@ -45,7 +45,7 @@ bitflags! {
         const DIRECTORY_MODIFIED = 1 << 5;
         /// Access times of files. (Reading a link or directory changes its own.)
         const ACCESSED = 1 << 6;
-        /// Which names are hard links to the same file.
+        /// Names that are hard links to the same file.
         const LINKS = 1 << 7;
         /// Extended attributes, including ACLs.
         const ATTRIBUTES = 1 << 8;
@@ -60,7 +60,7 @@ impl Facts {
 
 /// File type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SnapshotKind {
     /// A regular file.
     File,
     /// A directory.
@@ -81,7 +81,7 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct SnapshotEntry {
     /// File type.
-    pub kind: Kind,
+    pub kind: SnapshotKind,
     /// Length of a regular file, in bytes; 0 for other types.
     pub bytes: u64,
     /// Permission, set-ID and sticky bits.
@@ -118,7 +118,7 @@ impl Snapshot {
     /// the entry.
     pub fn take(root: &Path, facts: Facts) -> io::Result<Self> {
         let mut snapshot = Self { root: root.to_owned(), facts, entries: BTreeMap::new() };
-        let place = Place { directory: CWD, name: root.as_os_str().as_bytes(), path: root.to_owned() };
+        let place = OpenName { directory: CWD, name: root.as_os_str().as_bytes(), path: root.to_owned() };
         snapshot.visit(&place, Vec::new())?;
         snapshot.group_links();
         Ok(snapshot)
@@ -144,7 +144,7 @@ impl Snapshot {
         if relative.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(relative)) }
     }
 
-    fn visit(&mut self, place: &Place<'_>, relative: Vec<u8>) -> io::Result<()> {
+    fn visit(&mut self, place: &OpenName<'_>, relative: Vec<u8>) -> io::Result<()> {
         let named = |error: io::Error| {
             let shown: String = String::from_utf8_lossy(&relative).chars().take(200).collect();
             io::Error::new(error.kind(), format!("reading back {shown:?}: {error}"))
@@ -152,7 +152,7 @@ impl Snapshot {
         let entry = read_entry(place, self.facts).map_err(named)?;
         let kind = entry.kind;
         self.entries.insert(relative.clone(), entry);
-        if kind != Kind::Directory {
+        if kind != SnapshotKind::Directory {
             return Ok(());
         }
         if relative.iter().filter(|byte| **byte == b'/').count() >= LEVELS_MAX {
@@ -166,7 +166,7 @@ impl Snapshot {
             }
             below.extend(&name);
             let path = through_descriptor(&directory, &name);
-            self.visit(&Place { directory: directory.as_fd(), name: &name, path }, below)?;
+            self.visit(&OpenName { directory: directory.as_fd(), name: &name, path }, below)?;
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Snapshot {
     fn group_links(&mut self) {
         let mut first: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
         let mut shared: HashMap<(u64, u64), usize> = HashMap::new();
-        for (path, entry) in self.entries.iter().filter(|(_, entry)| entry.kind != Kind::Directory) {
+        for (path, entry) in self.entries.iter().filter(|(_, entry)| entry.kind != SnapshotKind::Directory) {
             first.entry(entry.identity).or_insert_with(|| path.clone());
             *shared.entry(entry.identity).or_default() += 1;
         }
@@ -186,31 +186,33 @@ impl Snapshot {
 }
 
 /// A name in an open directory, and its path for calls that don't accept a descriptor.
-struct Place<'a> {
+struct OpenName<'a> {
     directory: BorrowedFd<'a>,
     name: &'a [u8],
     path: PathBuf,
 }
 
-fn read_entry(place: &Place<'_>, facts: Facts) -> io::Result<SnapshotEntry> {
+fn read_entry(place: &OpenName<'_>, facts: Facts) -> io::Result<SnapshotEntry> {
     let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => Kind::CharacterDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::RegularFile => SnapshotKind::File,
+        FileType::Directory => SnapshotKind::Directory,
+        FileType::Symlink => SnapshotKind::Symlink,
+        FileType::Fifo => SnapshotKind::Fifo,
+        FileType::Socket => SnapshotKind::Socket,
+        FileType::CharacterDevice => SnapshotKind::CharacterDevice,
+        FileType::BlockDevice => SnapshotKind::BlockDevice,
         FileType::Unknown => return Err(io::Error::other("unknown file type")),
     };
-    let device = matches!(kind, Kind::CharacterDevice | Kind::BlockDevice);
+    let device = matches!(kind, SnapshotKind::CharacterDevice | SnapshotKind::BlockDevice);
     let leads_to = match kind {
-        Kind::Symlink => Some(rustix::fs::readlinkat(place.directory, place.name, Vec::new())?.into_bytes()),
+        SnapshotKind::Symlink => {
+            Some(rustix::fs::readlinkat(place.directory, place.name, Vec::new())?.into_bytes())
+        }
         _ => None,
     };
     let extents = match kind {
-        Kind::File if facts.contains(Facts::HOLES) => {
+        SnapshotKind::File if facts.contains(Facts::HOLES) => {
             data_extents(&open(place, OFlags::NONBLOCK)?, stat.st_size.unsigned_abs())?
         }
         _ => Vec::new(),
@@ -219,7 +221,7 @@ fn read_entry(place: &Place<'_>, facts: Facts) -> io::Result<SnapshotEntry> {
         if facts.contains(Facts::ATTRIBUTES) { read_attributes(&place.path)? } else { BTreeMap::new() };
     Ok(SnapshotEntry {
         kind,
-        bytes: if kind == Kind::File { stat.st_size.unsigned_abs() } else { 0 },
+        bytes: if kind == SnapshotKind::File { stat.st_size.unsigned_abs() } else { 0 },
         mode: stat.st_mode & 0o7777,
         owner: (stat.st_uid, stat.st_gid),
         modified: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(u32::MAX)),
@@ -233,7 +235,7 @@ fn read_entry(place: &Place<'_>, facts: Facts) -> io::Result<SnapshotEntry> {
     })
 }
 
-fn open(place: &Place<'_>, extra: OFlags) -> io::Result<OwnedFd> {
+fn open(place: &OpenName<'_>, extra: OFlags) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | extra;
     let quiet = rustix::fs::openat(place.directory, place.name, flags | OFlags::NOATIME, Mode::empty());
     match quiet {

@@ -28,19 +28,19 @@ const PATH_BYTES_MAX: usize = 2000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spec {
     /// The nodes, parents first.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<EntrySpec>,
 }
 
 /// A description of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct EntrySpec {
     /// Index of the parent directory, modulo the number of directories before this node;
     /// 0 is the root.
     pub parent: usize,
     /// Name: up to 255 bytes, without `/` and NUL.
     pub name: Vec<u8>,
     /// Type and content.
-    pub kind: Kind,
+    pub kind: SpecKind,
     /// Permission, set-ID and sticky bits. Ignored for symbolic links.
     pub mode: u32,
     /// User and group, set if root builds the tree.
@@ -53,11 +53,11 @@ pub struct Node {
 
 /// Type and content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpecKind {
     /// A directory.
     Directory,
     /// A regular file made of consecutive pieces.
-    File(Vec<Piece>),
+    File(Vec<PieceSpec>),
     /// A symbolic link and its target.
     Symlink(Vec<u8>),
     /// Another name of an earlier non-directory, by index modulo their number.
@@ -74,7 +74,7 @@ pub enum Kind {
 
 /// A piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum PieceSpec {
     /// Bytes generated from a seed.
     Data {
         /// Seed of the bytes.
@@ -88,11 +88,11 @@ pub enum Piece {
     Hole(u64),
 }
 
-impl Node {
+impl EntrySpec {
     /// Describes an entry with mode 0644 (0755 for a directory), no owner, no attributes, and a
     /// time with nanoseconds.
-    pub fn new(parent: usize, name: impl Into<Vec<u8>>, kind: Kind) -> Self {
-        let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
+    pub fn new(parent: usize, name: impl Into<Vec<u8>>, kind: SpecKind) -> Self {
+        let mode = if kind == SpecKind::Directory { 0o755 } else { 0o644 };
         Self {
             parent,
             name: name.into(),
@@ -106,7 +106,7 @@ impl Node {
 
     /// Describes a file of `bytes` bytes generated from `seed`.
     pub fn file(parent: usize, name: impl Into<Vec<u8>>, seed: u64, bytes: u64) -> Self {
-        Self::new(parent, name, Kind::File(vec![Piece::Data { seed, bytes }]))
+        Self::new(parent, name, SpecKind::File(vec![PieceSpec::Data { seed, bytes }]))
     }
 
     /// Sets the mode.
@@ -145,21 +145,21 @@ impl Spec {
         let mut directories = vec![root.to_owned()];
         let mut others: Vec<PathBuf> = Vec::new();
         let mut taken = HashSet::new();
-        let mut made: Vec<(PathBuf, &Node)> = Vec::new();
+        let mut made: Vec<(PathBuf, &EntrySpec)> = Vec::new();
         for node in &self.nodes {
             let path = directories[node.parent % directories.len()].join(OsStr::from_bytes(&node.name));
             let too_long = path.as_os_str().len() > root.as_os_str().len() + PATH_BYTES_MAX;
-            let device = matches!(node.kind, Kind::CharacterDevice(..) | Kind::BlockDevice(..));
+            let device = matches!(node.kind, SpecKind::CharacterDevice(..) | SpecKind::BlockDevice(..));
             if too_long || (device && !privileged) || !taken.insert(path.clone()) {
                 continue;
             }
             match &node.kind {
-                Kind::Directory => {
+                SpecKind::Directory => {
                     fs::create_dir(&path)?;
                     directories.push(path.clone());
                 }
-                Kind::HardLink(_) if others.is_empty() => continue,
-                Kind::HardLink(which) => {
+                SpecKind::HardLink(_) if others.is_empty() => continue,
+                SpecKind::HardLink(which) => {
                     fs::hard_link(&others[which % others.len()], &path)?;
                     continue;
                 }
@@ -203,38 +203,40 @@ pub fn acl(mode: u32, named_user: u32, named: u16) -> Vec<u8> {
     raw
 }
 
-fn make(path: &Path, kind: &Kind) -> io::Result<()> {
+fn make(path: &Path, kind: &SpecKind) -> io::Result<()> {
     let node = |file_type, device| {
         rustix::fs::mknodat(CWD, path, file_type, Mode::from_raw_mode(0o600), device).map_err(io::Error::from)
     };
     match kind {
-        Kind::File(pieces) => fill(path, pieces),
-        Kind::Symlink(leads_to) => std::os::unix::fs::symlink(OsStr::from_bytes(leads_to), path),
-        Kind::Fifo => node(FileType::Fifo, 0),
-        Kind::Socket => node(FileType::Socket, 0),
-        Kind::CharacterDevice(major, minor) => {
+        SpecKind::File(pieces) => fill(path, pieces),
+        SpecKind::Symlink(leads_to) => std::os::unix::fs::symlink(OsStr::from_bytes(leads_to), path),
+        SpecKind::Fifo => node(FileType::Fifo, 0),
+        SpecKind::Socket => node(FileType::Socket, 0),
+        SpecKind::CharacterDevice(major, minor) => {
             node(FileType::CharacterDevice, rustix::fs::makedev(*major, *minor))
         }
-        Kind::BlockDevice(major, minor) => node(FileType::BlockDevice, rustix::fs::makedev(*major, *minor)),
-        Kind::Directory | Kind::HardLink(_) => Err(io::Error::other("made elsewhere")),
+        SpecKind::BlockDevice(major, minor) => {
+            node(FileType::BlockDevice, rustix::fs::makedev(*major, *minor))
+        }
+        SpecKind::Directory | SpecKind::HardLink(_) => Err(io::Error::other("made elsewhere")),
     }
 }
 
-fn fill(path: &Path, pieces: &[Piece]) -> io::Result<()> {
+fn fill(path: &Path, pieces: &[PieceSpec]) -> io::Result<()> {
     let file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let mut offset = 0;
     for piece in pieces {
         match *piece {
-            Piece::Data { seed, bytes: length } => {
+            PieceSpec::Data { seed, bytes: length } => {
                 file.write_all_at(&random::bytes(seed, length), offset)?;
                 offset += length;
             }
-            Piece::Zeros(length) => {
+            PieceSpec::Zeros(length) => {
                 let zeros = vec![0; usize::try_from(length).map_err(io::Error::other)?];
                 file.write_all_at(&zeros, offset)?;
                 offset += length;
             }
-            Piece::Hole(length) => offset += length,
+            PieceSpec::Hole(length) => offset += length,
         }
     }
     file.set_len(offset)
@@ -242,8 +244,8 @@ fn fill(path: &Path, pieces: &[Piece]) -> io::Result<()> {
 
 /// Sets metadata in an order that keeps it: owner (clears set-ID bits), mode, attributes (an ACL
 /// changes the mode), times.
-fn dress(path: &Path, node: &Node, privileged: bool) -> io::Result<()> {
-    let link = matches!(node.kind, Kind::Symlink(_));
+fn dress(path: &Path, node: &EntrySpec, privileged: bool) -> io::Result<()> {
+    let link = matches!(node.kind, SpecKind::Symlink(_));
     if let Some((user, group)) = node.owner.filter(|_| privileged) {
         let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         rustix::fs::chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -288,8 +290,8 @@ mod tests {
     #[test]
     fn holes_are_holes_and_times_have_nanoseconds() {
         let sandbox = Sandbox::in_memory().unwrap();
-        let pieces = vec![Piece::Hole(1 << 20), Piece::Data { seed: 1, bytes: 10 }];
-        let node = Node::new(0, "f", Kind::File(pieces)).modified(1_000_000_000, 987_654_321);
+        let pieces = vec![PieceSpec::Hole(1 << 20), PieceSpec::Data { seed: 1, bytes: 10 }];
+        let node = EntrySpec::new(0, "f", SpecKind::File(pieces)).modified(1_000_000_000, 987_654_321);
         Spec { nodes: vec![node] }.build(&sandbox.join("t")).unwrap();
         let meta = fs::metadata(sandbox.join("t/f")).unwrap();
         assert_eq!(meta.len(), (1 << 20) + 10);

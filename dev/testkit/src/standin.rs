@@ -93,8 +93,8 @@ impl Standin {
         let mut room = vec![0; 64 << 10];
         let length = rustix::fs::getxattr(self.client(0), STATISTICS, &mut room[..])?;
         room.truncate(length);
-        let told = String::from_utf8_lossy(&room);
-        let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let text = String::from_utf8_lossy(&room);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
     }
 

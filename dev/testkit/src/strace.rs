@@ -11,11 +11,11 @@ use std::io;
 use std::path::Path;
 
 use crate::needs;
-use crate::run::{Outcome, Run};
+use crate::run::{RunOutcome, TestRun};
 
 /// One system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct TracedCall {
     /// ID of the calling thread.
     pub thread: u32,
     /// Name of the call.
@@ -26,7 +26,7 @@ pub struct Call {
     pub result: String,
 }
 
-impl Call {
+impl TracedCall {
     /// Returns true if the call failed.
     pub fn failed(&self) -> bool {
         self.result.starts_with('-')
@@ -72,7 +72,7 @@ impl Call {
 
 /// Runs a program under strace, tracing the calls named by `filter` (such as
 /// `file,desc`, or `all`). The others are as fast as usual.
-pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Call>)> {
+pub fn record(run: TestRun, filter: &str, log: &Path) -> io::Result<(RunOutcome, Vec<TracedCall>)> {
     let strace = needs::find_tool("strace").ok_or_else(|| io::Error::other("no strace"))?;
     let trace = format!("trace={filter}");
     // By default strace truncates strings to 32 bytes, which is too short for paths.
@@ -93,7 +93,7 @@ pub fn record(run: Run, filter: &str, log: &Path) -> io::Result<(Outcome, Vec<Ca
 }
 
 /// Parses a log of `strace -f`.
-pub fn parse(log: &str) -> Vec<Call> {
+pub fn parse(log: &str) -> Vec<TracedCall> {
     let mut calls = Vec::new();
     let mut unfinished: HashMap<u32, (usize, String)> = HashMap::new();
     for line in log.lines() {
@@ -103,7 +103,12 @@ pub fn parse(log: &str) -> Vec<Call> {
         if let Some(begun) = rest.strip_suffix("<unfinished ...>") {
             // Reserve the position at which the call started.
             unfinished.insert(thread, (calls.len(), begun.trim_end().to_owned()));
-            calls.push(Call { thread, name: String::new(), arguments: Vec::new(), result: "?".to_owned() });
+            calls.push(TracedCall {
+                thread,
+                name: String::new(),
+                arguments: Vec::new(),
+                result: "?".to_owned(),
+            });
         } else if let Some(resumed) = rest.strip_prefix("<... ") {
             let Some((index, begun)) = unfinished.remove(&thread) else { continue };
             let ending = resumed.split_once("resumed>").map_or("", |(_, ending)| ending);
@@ -124,7 +129,7 @@ pub fn parse(log: &str) -> Vec<Call> {
     calls
 }
 
-fn parse_call(thread: u32, text: &str) -> Option<Call> {
+fn parse_call(thread: u32, text: &str) -> Option<TracedCall> {
     let open = text.find('(')?;
     let name = &text[..open];
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
@@ -132,7 +137,7 @@ fn parse_call(thread: u32, text: &str) -> Option<Call> {
     }
     let (arguments, rest) = split_arguments(&text[open + 1..])?;
     let result = rest.trim_start().strip_prefix('=')?.trim().to_owned();
-    Some(Call { thread, name: name.to_owned(), arguments, result })
+    Some(TracedCall { thread, name: name.to_owned(), arguments, result })
 }
 
 /// Splits at top-level commas, up to the closing parenthesis. Also returns the rest.
@@ -245,7 +250,7 @@ mod tests {
     fn a_real_run_is_recorded() {
         crate::require!(needs::tool("strace"));
         let sandbox = crate::Sandbox::in_memory().unwrap();
-        let run = Run::new(Path::new("/bin/cat")).arg("/dev/null");
+        let run = TestRun::new(Path::new("/bin/cat")).arg("/dev/null");
         let (outcome, calls) = record(run, "file,desc", &sandbox.join("log")).unwrap();
         assert!(outcome.succeeded(), "{}", outcome.errors());
         assert!(

@@ -12,14 +12,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::compare::{About, Difference, Differences};
+use crate::compare::{About, Differences, TreeDifference};
 use crate::message::{normalise, quoted_names, unescaped};
-use crate::run::{Ending, Outcome};
+use crate::run::{RunEnding, RunOutcome};
 use crate::snapshot::{Snapshot, path_bytes, show};
 
 /// The result of an honest copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CopyVerdict {
     /// Status 0 and an identical tree.
     Right,
     /// Status 1, and everything wrong is named.
@@ -28,12 +28,12 @@ pub enum Verdict {
 
 /// The entries named by messages.
 #[derive(Debug, Default)]
-pub struct Named {
+pub struct NamedEntries {
     exactly: BTreeSet<Vec<u8>>,
     with_all_below: BTreeSet<Vec<u8>>,
 }
 
-impl Named {
+impl NamedEntries {
     /// Collects the names in messages that are in one of the two trees, relative to its root as
     /// given on the command line.
     pub fn collect(stderr: &[u8], roots: [&Path; 2]) -> Self {
@@ -64,7 +64,12 @@ impl Named {
 
     /// Returns true if a message explains the difference. A message about one name of a file covers
     /// all names that are still linked to it.
-    fn explains_difference(&self, difference: &Difference, all: &Differences, expected: &Snapshot) -> bool {
+    fn explains_difference(
+        &self,
+        difference: &TreeDifference,
+        all: &Differences,
+        expected: &Snapshot,
+    ) -> bool {
         if self.explains(&difference.path) {
             return true;
         }
@@ -83,20 +88,20 @@ impl Named {
 /// Judges a run. `roots` are source and target as given on the command line, `expected` is the
 /// correct target.
 pub fn judge(
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     expected: &Snapshot,
     differences: &Differences,
     roots: [&Path; 2],
-) -> Result<Verdict, String> {
+) -> Result<CopyVerdict, String> {
     if outcome.crashed() {
         return Err(format!("ended by {:?}: {}", outcome.ending, outcome.errors()));
     }
     match outcome.ending {
-        Ending::Exited(0) if differences.is_empty() => Ok(Verdict::Right),
-        Ending::Exited(0) => Err(format!("silent loss: status 0, {differences}")),
-        Ending::Exited(1) if outcome.stderr.is_empty() => Err("status 1 without a message".to_owned()),
-        Ending::Exited(1) => {
-            let named = Named::collect(&outcome.stderr, roots);
+        RunEnding::Exited(0) if differences.is_empty() => Ok(CopyVerdict::Right),
+        RunEnding::Exited(0) => Err(format!("silent loss: status 0, {differences}")),
+        RunEnding::Exited(1) if outcome.stderr.is_empty() => Err("status 1 without a message".to_owned()),
+        RunEnding::Exited(1) => {
+            let named = NamedEntries::collect(&outcome.stderr, roots);
             let unexplained: Vec<String> = differences
                 .list
                 .iter()
@@ -104,7 +109,7 @@ pub fn judge(
                 .map(|difference| format!("{}: {}", show(&difference.path), difference.text))
                 .collect();
             if unexplained.is_empty() {
-                return Ok(Verdict::Reported);
+                return Ok(CopyVerdict::Reported);
             }
             Err(format!("no message names {}; messages: {}", unexplained.join("; "), outcome.errors()))
         }
@@ -116,10 +121,10 @@ pub fn judge(
 /// run must print a single message that names the engine, and leave the target unchanged: `changes`
 /// returns the differences.
 pub fn judge_refusal(
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     engine: &str,
     changes: impl FnOnce() -> Result<Differences, String>,
-) -> Option<Result<Verdict, String>> {
+) -> Option<Result<CopyVerdict, String>> {
     let lines = normalise(&outcome.stderr);
     let refusals = lines.iter().filter(|line| line.contains("cannot use the engine")).count();
     if refusals == 0 {
@@ -127,9 +132,11 @@ pub fn judge_refusal(
     }
     let named = lines.iter().flat_map(|line| quoted_names(line)).any(|name| name == engine.as_bytes());
     Some(match outcome.ending {
-        Ending::Exited(1) if lines.len() == 1 && named => changes().and_then(|changes| {
+        RunEnding::Exited(1) if lines.len() == 1 && named => changes().and_then(|changes| {
             let untouched = changes.is_empty();
-            untouched.then_some(Verdict::Reported).ok_or_else(|| format!("refused, and touched: {changes}"))
+            untouched
+                .then_some(CopyVerdict::Reported)
+                .ok_or_else(|| format!("refused, and touched: {changes}"))
         }),
         ending => Err(format!("refused, but ended by {ending:?}: {}", outcome.errors())),
     })
@@ -151,14 +158,14 @@ fn below(name: &[u8], root: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::compare::compare;
-    use crate::spec::{Kind, Node, Spec};
+    use crate::spec::{EntrySpec, Spec, SpecKind};
     use crate::{Facts, Sandbox};
     use std::fs;
     use std::time::Duration;
 
-    fn outcome(status: i32, message: &str) -> Outcome {
-        Outcome {
-            ending: Ending::Exited(status),
+    fn outcome(status: i32, message: &str) -> RunOutcome {
+        RunOutcome {
+            ending: RunEnding::Exited(status),
             stdout: Vec::new(),
             stderr: message.as_bytes().to_vec(),
             peak_bytes: 0,
@@ -167,14 +174,14 @@ mod tests {
     }
 
     /// Damages a copy and judges a run that printed `message`.
-    fn verdict(damage: fn(&Path), status: i32, message: &str) -> Result<Verdict, String> {
+    fn verdict(damage: fn(&Path), status: i32, message: &str) -> Result<CopyVerdict, String> {
         let sandbox = Sandbox::in_memory().unwrap();
         let spec = Spec {
             nodes: vec![
-                Node::new(0, "d", Kind::Directory),
-                Node::file(1, "f", 1, 100).attribute("user.a", "b"),
-                Node::new(0, "g", Kind::HardLink(0)),
-                Node::file(0, "f", 2, 100),
+                EntrySpec::new(0, "d", SpecKind::Directory),
+                EntrySpec::file(1, "f", 1, 100).attribute("user.a", "b"),
+                EntrySpec::new(0, "g", SpecKind::HardLink(0)),
+                EntrySpec::file(0, "f", 2, 100),
             ],
         };
         let [source, target] = ["s", "t"].map(|name| sandbox.join(name));
@@ -188,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn honesty_is_told_from_loss() {
+    fn honesty_is_distinguished_from_loss() {
         let nothing = |_: &Path| {};
         let truncate = |root: &Path| fs::write(root.join("f"), "").unwrap();
         let unlink = |root: &Path| {
@@ -197,24 +204,24 @@ mod tests {
         let forget = |root: &Path| {
             rustix::fs::lremovexattr(root.join("d/f"), "user.a").unwrap();
         };
-        assert_eq!(verdict(nothing, 0, ""), Ok(Verdict::Right));
-        assert_eq!(verdict(nothing, 1, "cp: error writing 't/f': x\n"), Ok(Verdict::Reported));
+        assert_eq!(verdict(nothing, 0, ""), Ok(CopyVerdict::Right));
+        assert_eq!(verdict(nothing, 1, "cp: error writing 't/f': x\n"), Ok(CopyVerdict::Reported));
         assert!(verdict(nothing, 1, "").unwrap_err().contains("without a message"));
         assert!(verdict(nothing, 101, "thread panicked").is_err());
         assert!(verdict(truncate, 0, "").unwrap_err().contains("silent loss"));
         assert!(
             verdict(truncate, 1, "cp: error reading 's/d/f': x\n").unwrap_err().contains("no message names")
         );
-        assert_eq!(verdict(truncate, 1, "haul cp: error reading 's/f': x\n"), Ok(Verdict::Reported));
+        assert_eq!(verdict(truncate, 1, "haul cp: error reading 's/f': x\n"), Ok(CopyVerdict::Reported));
         assert!(verdict(unlink, 1, "cp: cannot open 's/f'\n").is_err());
         assert_eq!(
             verdict(unlink, 1, "cp: cannot create hard link 't/g' to 't/d/f': x\n"),
-            Ok(Verdict::Reported)
+            Ok(CopyVerdict::Reported)
         );
         assert!(verdict(forget, 0, "").is_err());
         assert!(verdict(forget, 1, "cp: preserving times for 't/d': x\n").is_err());
-        assert_eq!(verdict(forget, 1, "cp: cannot access 's/d': x\n"), Ok(Verdict::Reported));
-        assert_eq!(verdict(forget, 1, "cp: setting attributes for 't/d/f': x\n"), Ok(Verdict::Reported));
+        assert_eq!(verdict(forget, 1, "cp: cannot access 's/d': x\n"), Ok(CopyVerdict::Reported));
+        assert_eq!(verdict(forget, 1, "cp: setting attributes for 't/d/f': x\n"), Ok(CopyVerdict::Reported));
     }
 
     #[test]
@@ -224,8 +231,8 @@ mod tests {
             judge_refusal(&outcome(status, message), "io-uring", || changes)
         };
         let nothing = || Ok(Differences::default());
-        let something = Difference { path: b"f".to_vec(), about: About::Extra, text: "new".to_owned() };
-        assert_eq!(judged(1, refusal, nothing()), Some(Ok(Verdict::Reported)));
+        let something = TreeDifference { path: b"f".to_vec(), about: About::Extra, text: "new".to_owned() };
+        assert_eq!(judged(1, refusal, nothing()), Some(Ok(CopyVerdict::Reported)));
         assert_eq!(judged(1, "haul cp: error writing 'f': x\n", nothing()), None);
         assert!(judged(0, refusal, nothing()).unwrap().is_err());
         assert!(judged(1, &refusal.repeat(2), nothing()).unwrap().is_err());

@@ -71,17 +71,17 @@ pub fn for_reader(fifo: &Path, limit: Duration) -> io::Result<File> {
 /// Runs a command without input and returns its output. Kills it after `limit`.
 pub fn for_output(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let readers = [child.stdout.take().map(Reader::start), child.stderr.take().map(Reader::start)];
+    let readers = [child.stdout.take().map(PipeReader::start), child.stderr.take().map(PipeReader::start)];
     let status = for_end(&mut child, limit)?;
-    let [stdout, stderr] = readers.map(Reader::collect);
+    let [stdout, stderr] = readers.map(PipeReader::collect);
     Ok(Output { status, stdout: stdout?, stderr: stderr? })
 }
 
 /// Reads a pipe to its end in a thread.
 #[derive(Debug)]
-pub(crate) struct Reader(Receiver<io::Result<Vec<u8>>>);
+pub(crate) struct PipeReader(Receiver<io::Result<Vec<u8>>>);
 
-impl Reader {
+impl PipeReader {
     pub(crate) fn start(mut pipe: impl Read + Send + 'static) -> Self {
         let (send, receive) = mpsc::channel();
         std::thread::spawn(move || {
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn output_that_is_held_open_is_an_error_and_no_hang() {
         let (reader, writer) = io::pipe().unwrap();
-        let error =
-            Reader::collect_within(Some(Reader::start(reader)), Duration::from_millis(5)).unwrap_err();
+        let error = PipeReader::collect_within(Some(PipeReader::start(reader)), Duration::from_millis(5))
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(writer);
     }

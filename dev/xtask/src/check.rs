@@ -1,6 +1,6 @@
 //! `check`: all checks that don't run tests.
 
-use crate::steps::{Failure, cargo, run, workspace};
+use crate::steps::{StepFailure, cargo, run, workspace};
 use crate::{generate, licences, pages, width};
 
 /// The features that compile in the fault hook.
@@ -9,7 +9,7 @@ pub(crate) const FAULT: &str = "haul-cli/fault,haul-engine/fault,haul-sys/fault"
 /// Checks the format, the lints with and without the fault hook, the documentation, the licences of
 /// dependencies, the width of comments and prose, the links and commands in Markdown, and that the
 /// generated files are up to date.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), StepFailure> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     run(&mut cargo(&[
@@ -37,7 +37,7 @@ pub(crate) fn check() -> Result<(), Failure> {
 
 /// Fails if anything but `haul_testkit::skip` reports a skipped test: such a skip would
 /// count as passed.
-fn one_way_to_skip() -> Result<(), Failure> {
+fn one_way_to_skip() -> Result<(), StepFailure> {
     let workspace = workspace();
     // Not dev/xtask: it parses skip records, and its tests contain some.
     let mut folders = ["crates", "dev/bench", "dev/simulation", "dev/standin", "dev/testkit"]
@@ -53,7 +53,7 @@ fn one_way_to_skip() -> Result<(), Failure> {
                 && prints_a_skip(&fs_err::read_to_string(&path)?)
             {
                 let path = path.strip_prefix(&workspace).unwrap_or(&path).display();
-                return Err(Failure(format!("{path}: a test skips by itself; use haul_testkit::skip!")));
+                return Err(StepFailure(format!("{path}: a test skips by itself; use haul_testkit::skip!")));
             }
         }
     }
@@ -67,7 +67,7 @@ fn prints_a_skip(source: &str) -> bool {
     source.replace(own_test, "").contains("\"SKIPPED")
 }
 
-fn document(what: &[&str]) -> Result<(), Failure> {
+fn document(what: &[&str]) -> Result<(), StepFailure> {
     let mut command = cargo(&["doc", "--no-deps", "--document-private-items"]);
     run(command.args(what).env("RUSTDOCFLAGS", "-D warnings"))
 }

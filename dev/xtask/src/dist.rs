@@ -15,9 +15,9 @@ use std::process::Command;
 
 use clap::Parser;
 
-use crate::install::{Layout, lay_out, names_in, put};
+use crate::install::{InstallLayout, lay_out, names_in, put};
 use crate::setup::target_folder;
-use crate::steps::{Failure, cargo, output_of, run, say, workspace};
+use crate::steps::{StepFailure, cargo, output_of, run, say, workspace};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
@@ -32,13 +32,13 @@ pub(crate) const STATIC: [(&str, &str, &str); 2] = [
 /// Arguments of `cargo xtask dist`.
 #[derive(Parser)]
 #[command(name = "cargo xtask dist")]
-struct Arguments {
+struct DistArguments {
     /// Builds with little optimisation, for tests.
     #[arg(long)]
     quick: bool,
 }
 
-/// What all steps of a run need to know.
+/// Context of all steps of a run.
 struct Dist {
     is_quick: bool,
     /// Time of the commit, in seconds since 1970.
@@ -48,9 +48,9 @@ struct Dist {
     output: PathBuf,
 }
 
-pub(crate) fn dist(words: &[String]) -> Result<(), Failure> {
+pub(crate) fn dist(words: &[String]) -> Result<(), StepFailure> {
     let program = std::iter::once("dist").chain(words.iter().map(String::as_str));
-    let arguments = Arguments::try_parse_from(program).map_err(|error| Failure(error.to_string()))?;
+    let arguments = DistArguments::try_parse_from(program).map_err(|error| StepFailure(error.to_string()))?;
     let epoch = output_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))?;
     let target = target_folder()?;
     let dist = Dist {
@@ -87,7 +87,7 @@ fn can_compile(compiler: &str) -> bool {
 }
 
 /// Returns true if Rust's standard library is installed for a target.
-fn has_target(triple: &str) -> Result<bool, Failure> {
+fn has_target(triple: &str) -> Result<bool, StepFailure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let folder = output_of(Command::new(rustc).args(["--print", "target-libdir", "--target", triple]))?;
     Ok(Path::new(String::from_utf8_lossy(&folder).trim()).is_dir())
@@ -95,11 +95,11 @@ fn has_target(triple: &str) -> Result<bool, Failure> {
 
 impl Dist {
     /// Builds the program for a target, and moves its symbols to a file among the results.
-    fn build(&self, triple: &str, compiler: &str) -> Result<PathBuf, Failure> {
+    fn build(&self, triple: &str, compiler: &str) -> Result<PathBuf, StepFailure> {
         let profile = if self.is_quick { "packages" } else { "release" };
         let home = std::env::var("CARGO_HOME")
             .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
-            .map_err(|error| Failure(format!("HOME: {error}")))?;
+            .map_err(|error| StepFailure(format!("HOME: {error}")))?;
         let maps = [
             (self.target.display().to_string(), "/haul/target"),
             (workspace().display().to_string(), "/haul"),
@@ -108,7 +108,7 @@ impl Dist {
         // Of several mappings that fit, rustc takes the last, gcc too.
         let maps = || maps.iter().rev();
         let mut flags: Vec<_> = maps().map(|(from, to)| format!("--remap-path-prefix={from}={to}")).collect();
-        // As in .cargo/config.toml, which these replace.
+        // These replace the flags of .cargo/config.toml, so this one is repeated.
         flags.push("-Csymbol-mangling-version=v0".to_owned());
         if triple != GLIBC {
             // At a fixed address, as crates/cli/build.rs links for glibc.
@@ -143,8 +143,8 @@ impl Dist {
     }
 
     /// Copies a program without its symbols, which go to `haul-TARGET.debug`. gdb and perf find
-    /// that by the link in the program, if it is beside it.
-    fn split(&self, built: &Path, triple: &str) -> Result<PathBuf, Failure> {
+    /// that by the link in the program, if it is next to it.
+    fn split(&self, built: &Path, triple: &str) -> Result<PathBuf, StepFailure> {
         let folder = self.target.join("dist-work").join(triple);
         if folder.exists() {
             fs_err::remove_dir_all(&folder)?;
@@ -170,11 +170,11 @@ impl Dist {
     }
 
     /// Makes the archive that a user unpacks below a prefix.
-    fn archive(&self, binary: &Path, architecture: &str) -> Result<(), Failure> {
+    fn archive(&self, binary: &Path, architecture: &str) -> Result<(), StepFailure> {
         let name = format!("haul-{VERSION}-{architecture}-linux");
         let parent = self.target.join("dist-work").join(architecture);
         let stage = self.stage(&parent, &name)?;
-        lay_out(binary, &stage, &Layout { zsh: "share/zsh/site-functions", is_compressed: false })?;
+        lay_out(binary, &stage, &InstallLayout { zsh: "share/zsh/site-functions", is_compressed: false })?;
         for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
             put(&fs_err::read(workspace().join(file))?, &stage.join("share/doc/haul").join(file), 0o644)?;
         }
@@ -194,7 +194,7 @@ impl Dist {
     }
 
     /// Creates an empty directory for the files of a package.
-    fn stage(&self, parent: &Path, name: &str) -> Result<PathBuf, Failure> {
+    fn stage(&self, parent: &Path, name: &str) -> Result<PathBuf, StepFailure> {
         let stage = parent.join(name);
         if stage.exists() {
             fs_err::remove_dir_all(&stage)?;
@@ -203,7 +203,7 @@ impl Dist {
         Ok(stage)
     }
 
-    fn checksums(&self) -> Result<(), Failure> {
+    fn checksums(&self) -> Result<(), StepFailure> {
         let names = names_in(&self.output)?;
         let sums = output_of(Command::new("sha256sum").args(&names).current_dir(&self.output))?;
         put(&sums, &self.output.join("SHA256SUMS"), 0o644)?;

@@ -6,14 +6,14 @@
 use std::path::Path;
 
 use crate::steps::is_full_run;
-use crate::steps::{Failure, is_installed, workspace};
+use crate::steps::{StepFailure, is_installed, workspace};
 
 /// Number of AIO operations that the tests need.
 const AIO_OPERATIONS: u64 = 16_384;
 
 /// Returns true if a condition from the skip list holds here. A condition is a word; `missing` and
 /// `no-filesystem` are followed by a name.
-pub(crate) fn holds(condition: &str) -> Result<bool, Failure> {
+pub(crate) fn holds(condition: &str) -> Result<bool, StepFailure> {
     let (word, name) = condition.split_once(' ').unwrap_or((condition, ""));
     match (word, name) {
         ("always", "") => Ok(true),
@@ -28,7 +28,7 @@ pub(crate) fn holds(condition: &str) -> Result<bool, Failure> {
         ("no-filesystem", name) if !name.is_empty() => {
             Ok(!words("/proc/filesystems").any(|word| word == name))
         }
-        _ => Err(Failure(format!("the skip list has an unknown condition: '{condition}'"))),
+        _ => Err(StepFailure(format!("the skip list has an unknown condition: '{condition}'"))),
     }
 }
 

@@ -18,14 +18,14 @@ use std::mem;
 use fs_err as fs;
 use serde::de::DeserializeOwned;
 
-use crate::steps::{Failure, cargo, output_of, say, workspace};
-use definitions::Command;
+use crate::steps::{StepFailure, cargo, output_of, say, workspace};
+use definitions::CommandDefinition;
 
 /// Path in the workspace, and contents.
 type Generated = (String, Vec<u8>);
 
 /// Writes all generated files.
-pub(crate) fn write() -> Result<(), Failure> {
+pub(crate) fn write() -> Result<(), StepFailure> {
     for (file, content) in generated()? {
         let path = workspace().join(&file);
         if let Some(folder) = path.parent() {
@@ -38,23 +38,23 @@ pub(crate) fn write() -> Result<(), Failure> {
 }
 
 /// Checks that all generated files are up to date.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), StepFailure> {
     say("==> generated files");
     for (file, content) in generated()? {
         if fs::read(workspace().join(&file))? != content {
-            return Err(Failure(format!("{file} is not what the code generates: run 'cargo xtask gen'")));
+            return Err(StepFailure(format!("{file} is not what the code generates: run 'cargo xtask gen'")));
         }
     }
     Ok(())
 }
 
-fn generated() -> Result<Vec<Generated>, Failure> {
-    let mut commands: Vec<Command> = definitions("haul-cli")?;
-    let bench: Command = definitions("haul-bench")?;
+fn generated() -> Result<Vec<Generated>, StepFailure> {
+    let mut commands: Vec<CommandDefinition> = definitions("haul-cli")?;
+    let bench: CommandDefinition = definitions("haul-bench")?;
     if let Some(command) = commands.iter_mut().find(|command| command.name == "bench") {
         // Name and summary remain those of `haul --help`.
-        let Command { name, about, .. } = command;
-        *command = Command { name: mem::take(name), about: mem::take(about), ..bench };
+        let CommandDefinition { name, about, .. } = command;
+        *command = CommandDefinition { name: mem::take(name), about: mem::take(about), ..bench };
     }
     let mut generated = [
         ("docs/help/haul.txt", printed(&["--help"])?),
@@ -87,12 +87,12 @@ fn generated() -> Result<Vec<Generated>, Failure> {
     Ok(generated)
 }
 
-fn definitions<T: DeserializeOwned>(package: &str) -> Result<T, Failure> {
+fn definitions<T: DeserializeOwned>(package: &str) -> Result<T, StepFailure> {
     let printed = output_of(&mut cargo(&["run", "--quiet", "--package", package, "--", "--definitions"]))?;
-    serde_json::from_slice(&printed).map_err(|error| Failure(format!("{package} --definitions: {error}")))
+    serde_json::from_slice(&printed).map_err(|error| StepFailure(format!("{package} --definitions: {error}")))
 }
 
-fn printed(words: &[&str]) -> Result<Vec<u8>, Failure> {
+fn printed(words: &[&str]) -> Result<Vec<u8>, StepFailure> {
     output_of(cargo(&["run", "--quiet", "--package", "haul-cli", "--"]).args(words))
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use clap::Parser;
 
 use crate::setup::target_folder;
-use crate::steps::{Failure, cargo, run, say, workspace};
+use crate::steps::{StepFailure, cargo, run, say, workspace};
 
 /// Name of the list of installed files, below the prefix.
 const LIST: &str = "share/haul/installed";
@@ -16,7 +16,7 @@ const LIST: &str = "share/haul/installed";
 /// Arguments of `cargo xtask install`.
 #[derive(Parser)]
 #[command(name = "cargo xtask install")]
-struct Arguments {
+struct InstallArguments {
     /// Directory that gets bin and share.
     #[arg(long)]
     prefix: PathBuf,
@@ -32,18 +32,19 @@ struct Arguments {
 }
 
 /// Where files go in a tree of installed files, and in which form.
-pub(crate) struct Layout {
+pub(crate) struct InstallLayout {
     /// Directory of the functions of zsh, below the prefix.
     pub(crate) zsh: &'static str,
     /// True to compress manual pages.
     pub(crate) is_compressed: bool,
 }
 
-pub(crate) fn install(words: &[String]) -> Result<(), Failure> {
+pub(crate) fn install(words: &[String]) -> Result<(), StepFailure> {
     let program = std::iter::once("install").chain(words.iter().map(String::as_str));
-    let arguments = Arguments::try_parse_from(program).map_err(|error| Failure(error.to_string()))?;
+    let arguments =
+        InstallArguments::try_parse_from(program).map_err(|error| StepFailure(error.to_string()))?;
     if !arguments.prefix.is_absolute() {
-        return Err(Failure("--prefix needs an absolute path".to_owned()));
+        return Err(StepFailure("--prefix needs an absolute path".to_owned()));
     }
     let root = match &arguments.destdir {
         Some(folder) => folder.join(arguments.prefix.strip_prefix("/").unwrap_or(&arguments.prefix)),
@@ -52,7 +53,7 @@ pub(crate) fn install(words: &[String]) -> Result<(), Failure> {
     if arguments.remove { remove(&root) } else { install_below(&root, &arguments.names) }
 }
 
-fn install_below(root: &Path, names: &[String]) -> Result<(), Failure> {
+fn install_below(root: &Path, names: &[String]) -> Result<(), StepFailure> {
     let names = with_earlier(root, names)?;
     // Before it takes minutes to compile.
     for name in names.iter().map(String::as_str).chain(["spdcp"]) {
@@ -66,11 +67,11 @@ fn install_below(root: &Path, names: &[String]) -> Result<(), Failure> {
 }
 
 /// Returns the links to make: those with these names, and those of earlier installations.
-fn with_earlier(root: &Path, names: &[String]) -> Result<Vec<String>, Failure> {
+fn with_earlier(root: &Path, names: &[String]) -> Result<Vec<String>, StepFailure> {
     let mut names = names.to_owned();
     for file in installed(root)? {
         let Some(name) = file.strip_prefix("bin/") else { continue };
-        // What is no longer a link belongs to somebody else.
+        // A name that is no longer a link belongs to somebody else.
         if !["haul", "spdcp"].contains(&name) && is_linked(root, name).unwrap_or_default() {
             names.push(name.to_owned());
         }
@@ -82,8 +83,8 @@ fn with_earlier(root: &Path, names: &[String]) -> Result<Vec<String>, Failure> {
 
 /// Installs all files, and removes those of an earlier installation that this one doesn't have.
 /// Returns how many there are now.
-fn replace(binary: &Path, root: &Path, names: &[String]) -> Result<usize, Failure> {
-    let layout = Layout { zsh: "share/zsh/site-functions", is_compressed: false };
+fn replace(binary: &Path, root: &Path, names: &[String]) -> Result<usize, StepFailure> {
+    let layout = InstallLayout { zsh: "share/zsh/site-functions", is_compressed: false };
     let mut files = lay_out(binary, root, &layout)?;
     for name in names {
         link(root, name)?;
@@ -98,7 +99,7 @@ fn replace(binary: &Path, root: &Path, names: &[String]) -> Result<usize, Failur
 }
 
 /// Returns the files that an earlier installation has listed.
-fn installed(root: &Path) -> Result<Vec<String>, Failure> {
+fn installed(root: &Path) -> Result<Vec<String>, StepFailure> {
     match fs_err::read_to_string(root.join(LIST)) {
         Ok(list) => Ok(list.lines().map(str::to_owned).collect()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -107,7 +108,7 @@ fn installed(root: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Removes the listed files, and the list last, so that an interrupted removal can be repeated.
-fn remove(root: &Path) -> Result<(), Failure> {
+fn remove(root: &Path) -> Result<(), StepFailure> {
     let list = fs_err::read_to_string(root.join(LIST))?;
     for file in list.lines() {
         remove_installed(root, file)?;
@@ -118,7 +119,7 @@ fn remove(root: &Path) -> Result<(), Failure> {
 }
 
 /// Removes an installed file, unless it is gone, or another program has replaced a link to haul.
-fn remove_installed(root: &Path, file: &str) -> Result<(), Failure> {
+fn remove_installed(root: &Path, file: &str) -> Result<(), StepFailure> {
     let name = file.strip_prefix("bin/").filter(|name| *name != "haul");
     if name.is_some_and(|name| is_linked(root, name).is_err()) {
         say(&format!("left {file}, which is not a link to haul"));
@@ -132,7 +133,11 @@ fn remove_installed(root: &Path, file: &str) -> Result<(), Failure> {
 
 /// Puts the program, its link `spdcp`, manual pages and completions below `root`. Returns their
 /// paths below it.
-pub(crate) fn lay_out(binary: &Path, root: &Path, layout: &Layout) -> Result<Vec<String>, Failure> {
+pub(crate) fn lay_out(
+    binary: &Path,
+    root: &Path,
+    layout: &InstallLayout,
+) -> Result<Vec<String>, StepFailure> {
     let mut files = vec!["bin/haul".to_owned(), "bin/spdcp".to_owned()];
     put(&fs_err::read(binary)?, &root.join("bin/haul"), 0o755)?;
     link(root, "spdcp")?;
@@ -162,7 +167,7 @@ pub(crate) fn lay_out(binary: &Path, root: &Path, layout: &Layout) -> Result<Vec
     Ok(files)
 }
 
-fn link(root: &Path, name: &str) -> Result<(), Failure> {
+fn link(root: &Path, name: &str) -> Result<(), StepFailure> {
     if !is_linked(root, name)? {
         symlink("haul", root.join("bin").join(name))?;
     }
@@ -173,18 +178,18 @@ fn link(root: &Path, name: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If it is anything else: nobody could bring that back.
-fn is_linked(root: &Path, name: &str) -> Result<bool, Failure> {
+fn is_linked(root: &Path, name: &str) -> Result<bool, StepFailure> {
     let path = root.join("bin").join(name);
     match fs_err::symlink_metadata(&path) {
         Ok(_) if std::fs::read_link(&path).is_ok_and(|end| end == Path::new("haul")) => Ok(true),
-        Ok(_) => Err(Failure(format!("{} exists, and is not a link to haul", path.display()))),
+        Ok(_) => Err(StepFailure(format!("{} exists, and is not a link to haul", path.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Writes a file under a temporary name and renames it: a running program can't be overwritten.
-pub(crate) fn put(bytes: &[u8], path: &Path, mode: u32) -> Result<(), Failure> {
+pub(crate) fn put(bytes: &[u8], path: &Path, mode: u32) -> Result<(), StepFailure> {
     if let Some(folder) = path.parent() {
         fs_err::create_dir_all(folder)?;
     }
@@ -196,7 +201,7 @@ pub(crate) fn put(bytes: &[u8], path: &Path, mode: u32) -> Result<(), Failure> {
 }
 
 /// Returns the names in a directory, sorted.
-pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>, Failure> {
+pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>, StepFailure> {
     let entries = fs_err::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     let mut names: Vec<_> =
         entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -210,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    fn install_as(root: &Path, names: &[&str]) -> Result<(), Failure> {
+    fn install_as(root: &Path, names: &[&str]) -> Result<(), StepFailure> {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         replace(Path::new("/bin/true"), root, &with_earlier(root, &names)?).map(drop)
     }
@@ -220,7 +225,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         install_as(root, &["cp"]).unwrap();
-        // As if that release had one more file.
+        // Pretend that the earlier release had one more file.
         let stale = root.join("share/man/man1/haul-old.1");
         fs_err::write(&stale, "").unwrap();
         let list = fs_err::read_to_string(root.join(LIST)).unwrap();

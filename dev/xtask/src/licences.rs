@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use spdx::{Expression, ParseMode};
 
-use crate::steps::{Failure, cargo, output_of, say};
+use crate::steps::{StepFailure, cargo, output_of, say};
 
 /// Licences that require no more than a notice.
 const ALLOWED: [&str; 14] = [
@@ -27,31 +27,31 @@ const ALLOWED: [&str; 14] = [
 ];
 
 /// Checks every package that is built on this platform.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), StepFailure> {
     say("==> licences");
     let text =
         output_of(&mut cargo(&["metadata", "--format-version", "1", "--filter-platform", &platform()?]))?;
     let metadata: Value =
-        serde_json::from_slice(&text).map_err(|error| Failure(format!("cargo metadata: {error}")))?;
+        serde_json::from_slice(&text).map_err(|error| StepFailure(format!("cargo metadata: {error}")))?;
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let refused: Vec<_> = packages.iter().filter_map(refusal).collect();
     if packages.is_empty() {
-        return Err(Failure("cargo metadata lists no packages".to_owned()));
+        return Err(StepFailure("cargo metadata lists no packages".to_owned()));
     }
     if !refused.is_empty() {
-        return Err(Failure(format!("licences that are not on the list:\n{}", refused.join("\n"))));
+        return Err(StepFailure(format!("licences that are not on the list:\n{}", refused.join("\n"))));
     }
     say(&format!("{} packages, all under licences on the list", packages.len()));
     Ok(())
 }
 
 /// Returns the target platform. Dependencies of other platforms don't matter.
-fn platform() -> Result<String, Failure> {
+fn platform() -> Result<String, StepFailure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let text = output_of(Command::new(rustc).arg("-vV"))?;
     let text = String::from_utf8_lossy(&text);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure("rustc -vV names no host".to_owned()))
+    host.map(str::to_owned).ok_or_else(|| StepFailure("rustc -vV names no host".to_owned()))
 }
 
 /// Returns a description of a package whose licence is not allowed.

@@ -21,18 +21,18 @@ mod width;
 
 use std::process::ExitCode;
 
-use steps::{Failure, say};
+use steps::{StepFailure, say};
 
 /// A task: its name, help text and function.
-type Chore = (&'static str, &'static str, Work);
+type Chore = (&'static str, &'static str, TaskFunction);
 
 /// The function of a task, without or with the arguments that follow the task's name.
-enum Work {
-    Plain(fn() -> Result<(), Failure>),
-    Asked(fn(&[String]) -> Result<(), Failure>),
+enum TaskFunction {
+    Plain(fn() -> Result<(), StepFailure>),
+    Asked(fn(&[String]) -> Result<(), StepFailure>),
 }
 
-use Work::{Asked, Plain};
+use TaskFunction::{Asked, Plain};
 
 const CHORES: [Chore; 11] = [
     ("setup", "install what the tests need (as root; else say what is missing)", Plain(setup::setup)),
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     };
     let ended = match work {
         Plain(work) if words.is_empty() => work(),
-        Plain(_) => Err(Failure(format!("'{}' is not understood", words.join(" ")))),
+        Plain(_) => Err(StepFailure(format!("'{}' is not understood", words.join(" ")))),
         Asked(work) => work(words),
     };
     match ended {
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn ci() -> Result<(), Failure> {
+fn ci() -> Result<(), StepFailure> {
     check::check()?;
     test::test()?;
     sanitize::sanitize()?;

@@ -12,8 +12,8 @@ use std::process::Command;
 
 use crate::setup::target_folder;
 use crate::skips::Skips;
-use crate::steps::{Failure, cargo, is_full_run, is_installed, output_of, run, say};
-use crate::test::{Totals, conclude, run_round};
+use crate::steps::{StepFailure, cargo, is_full_run, is_installed, output_of, run, say};
+use crate::test::{Totals, print_and_check, run_round};
 
 /// Arguments for AddressSanitizer.
 const ADDRESS: [&str; 7] =
@@ -76,7 +76,7 @@ struct Nightly {
 }
 
 /// Runs the tests under the available checker.
-pub(crate) fn sanitize() -> Result<(), Failure> {
+pub(crate) fn sanitize() -> Result<(), StepFailure> {
     let (mut totals, mut skips, mut rounds) = (Totals::default(), Skips::default(), 1);
     let min = if let Some(nightly) = Nightly::find() {
         let mut round = |mut command: Command| run_round(&mut command, &mut totals, &mut skips);
@@ -104,12 +104,14 @@ pub(crate) fn sanitize() -> Result<(), Failure> {
         run_round(&mut memcheck()?, &mut totals, &mut skips)?;
         MEMCHECK_PASSED_MIN
     } else {
-        return Err(Failure("neither a nightly toolchain nor valgrind is installed".to_owned()));
+        return Err(StepFailure("neither a nightly toolchain nor valgrind is installed".to_owned()));
     };
-    conclude(&totals, &skips, rounds)?;
+    print_and_check(&totals, &skips, rounds)?;
     let passed = totals.passed.saturating_sub(skips.count);
     if passed < min {
-        return Err(Failure(format!("only {passed} tests passed under the sanitizer, of at least {min}")));
+        return Err(StepFailure(format!(
+            "only {passed} tests passed under the sanitizer, of at least {min}"
+        )));
     }
     Ok(())
 }
@@ -130,14 +132,14 @@ impl Nightly {
     }
 
     /// Returns a command that runs tests built with a sanitizer.
-    fn checked(&self, sanitizer: &str, words: &[&str]) -> Result<Command, Failure> {
+    fn checked(&self, sanitizer: &str, words: &[&str]) -> Result<Command, StepFailure> {
         let mut command = Self::cargo(words, sanitizer)?;
         command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_BUILD_TARGET", &self.host);
         Ok(command)
     }
 
     /// Returns a command that runs tests under Miri.
-    fn miri() -> Result<Command, Failure> {
+    fn miri() -> Result<Command, StepFailure> {
         let mut command = Self::cargo(MIRI, "miri")?;
         // Tests read the environment. The queue library follows the Tree Borrows model, and
         // leaks at exit.
@@ -147,7 +149,7 @@ impl Nightly {
     }
 
     /// Returns a command for the toolchain's cargo, with a separate target directory.
-    fn cargo(words: &[&str], folder: &str) -> Result<Command, Failure> {
+    fn cargo(words: &[&str], folder: &str) -> Result<Command, StepFailure> {
         let mut command = Command::new("rustup");
         command.args(["run", "nightly", "cargo"]).args(words);
         command.env("CARGO_TARGET_DIR", target_folder()?.join("sanitize").join(folder));
@@ -157,14 +159,14 @@ impl Nightly {
 }
 
 /// Returns a command that runs the contract tests of one depth under memcheck.
-fn memcheck() -> Result<Command, Failure> {
+fn memcheck() -> Result<Command, StepFailure> {
     let words =
         ["test", "--package", "haul-engine", "--test", "contract", "--no-run", "--message-format=json"];
     let built = output_of(&mut cargo(&words))?;
     let built = String::from_utf8_lossy(&built).into_owned();
     let program = built.lines().filter_map(executable).next_back();
     let program =
-        program.ok_or_else(|| Failure("cargo names no executable of the contract's tests".to_owned()))?;
+        program.ok_or_else(|| StepFailure("cargo names no executable of the contract's tests".to_owned()))?;
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--error-exitcode=99", "--undef-value-errors=no", "--fair-sched=yes"]);
     command.arg(program).arg("depth_8");

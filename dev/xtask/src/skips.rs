@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::environment;
-use crate::steps::{Failure, say, workspace};
+use crate::steps::{StepFailure, say, workspace};
 
 /// A line of the list: if the condition holds, these tests may skip for this reason.
 struct Excuse<'a> {
@@ -35,7 +35,7 @@ impl Skips {
     }
 
     /// Prints the skips by reason, and fails if any isn't on the list.
-    pub(crate) fn conclude(&self) -> Result<(), Failure> {
+    pub(crate) fn print_and_check(&self) -> Result<(), StepFailure> {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (test, reason) in &self.all {
             by_reason.entry(reason).or_default().push(test);
@@ -53,7 +53,7 @@ impl Skips {
         }
         say("\nskipped although nothing in dev/xtask/skips.txt excuses it here:");
         unexcused.iter().for_each(|(test, reason)| say(&format!("      {test}: {reason}")));
-        Err(Failure(format!("{} skips that dev/xtask/skips.txt does not excuse", unexcused.len())))
+        Err(StepFailure(format!("{} skips that dev/xtask/skips.txt does not excuse", unexcused.len())))
     }
 }
 
@@ -61,8 +61,8 @@ impl Skips {
 fn unexcused<'a>(
     skips: &'a BTreeSet<Skip>,
     list: &str,
-    holds: impl Fn(&str) -> Result<bool, Failure>,
-) -> Result<Vec<&'a Skip>, Failure> {
+    holds: impl Fn(&str) -> Result<bool, StepFailure>,
+) -> Result<Vec<&'a Skip>, StepFailure> {
     let excuses = excuses_of(list)?;
     // Evaluate every condition, so that a misspelled one fails on every machine.
     let hold = excuses.iter().map(|excuse| holds(excuse.condition)).collect::<Result<Vec<_>, _>>()?;
@@ -95,12 +95,12 @@ impl Excuse<'_> {
 }
 
 /// Parses the list: `condition | reason | tests` per line; `#` starts a comment.
-fn excuses_of(list: &str) -> Result<Vec<Excuse<'_>>, Failure> {
+fn excuses_of(list: &str) -> Result<Vec<Excuse<'_>>, StepFailure> {
     let lines = list.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     lines
         .map(|line| match line.split(" | ").map(str::trim).collect::<Vec<_>>()[..] {
             [condition, reason, tests] if !tests.is_empty() => Ok(Excuse { condition, reason, tests }),
-            _ => Err(Failure(format!("dev/xtask/skips.txt: not 'condition | reason | tests': {line}"))),
+            _ => Err(StepFailure(format!("dev/xtask/skips.txt: not 'condition | reason | tests': {line}"))),
         })
         .collect()
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use fs_err as fs;
 
-use crate::steps::{Failure, cargo, output_of, run, say, workspace};
+use crate::steps::{StepFailure, cargo, output_of, run, say, workspace};
 
 const SCRIPT: &str = "crates/cli/start.ld";
 const ABOUT: &str =
@@ -21,7 +21,7 @@ const ABOUT: &str =
    asterisks stand for what depends on the compiler. */\n";
 
 /// Rewrites the linker script.
-pub(crate) fn start() -> Result<(), Failure> {
+pub(crate) fn start() -> Result<(), StepFailure> {
     say("==> functions called by a small copy");
     run(&mut cargo(&["build", "--locked", "--release", "--package", "haul-cli"]))?;
     let program = workspace().join("target/release/haul");
@@ -47,7 +47,7 @@ pub(crate) fn start() -> Result<(), Failure> {
 }
 
 /// Returns the patterns of the functions that `cp` with `operands` calls.
-fn called(program: &Path, work: &Path, operands: &[&str]) -> Result<Vec<String>, Failure> {
+fn called(program: &Path, work: &Path, operands: &[&str]) -> Result<Vec<String>, StepFailure> {
     let profile = work.join("profile");
     let mut out = OsStr::new("--callgrind-out-file=").to_owned();
     out.push(&profile);

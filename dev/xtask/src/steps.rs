@@ -8,15 +8,15 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
+pub(crate) struct StepFailure(pub(crate) String);
 
-impl fmt::Display for Failure {
+impl fmt::Display for StepFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for StepFailure {
     fn from(error: io::Error) -> Self {
         Self(error.to_string())
     }
@@ -46,10 +46,10 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Runs a program with its output passed through.
-pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn run(command: &mut Command) -> Result<(), StepFailure> {
     say(&format!("==> {}", written(command)));
     let status = command.status().map_err(|error| cannot_run(command, &error))?;
-    if status.success() { Ok(()) } else { Err(Failure(format!("{}: {status}", written(command)))) }
+    if status.success() { Ok(()) } else { Err(StepFailure(format!("{}: {status}", written(command)))) }
 }
 
 /// Runs a program and passes each line of its standard output to stdout and `listen`. Returns true
@@ -57,7 +57,10 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If it can't be run or read, or is silent for so long that it must hang.
-pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str)) -> Result<bool, Failure> {
+pub(crate) fn run_listening(
+    command: &mut Command,
+    mut listen: impl FnMut(&str),
+) -> Result<bool, StepFailure> {
     say(&format!("==> {}", written(command)));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| cannot_run(command, &error))?;
     let Some(output) = child.stdout.take() else { return Ok(false) };
@@ -81,7 +84,7 @@ pub(crate) fn run_listening(command: &mut Command, mut listen: impl FnMut(&str))
             Err(RecvTimeoutError::Timeout) => {
                 kill_hung(&mut child).map_err(|error| cannot_run(command, &error))?;
                 let minutes = silence_max.as_secs() / 60;
-                return Err(Failure(format!("{}: hung: silent for {minutes} minutes", written(command))));
+                return Err(StepFailure(format!("{}: hung: silent for {minutes} minutes", written(command))));
             }
         }
     }
@@ -100,7 +103,7 @@ fn kill_hung(child: &mut Child) -> io::Result<()> {
 
 fn descendants_of(pid: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    // A process may end meanwhile.
+    // A process may end during the search.
     let children = tasks.flat_map(|task| {
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
         children.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
@@ -122,15 +125,15 @@ fn print_threads(pid: &str) {
 }
 
 /// Runs a program and returns its standard output.
-pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
+pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, StepFailure> {
     let Output { status, stdout, .. } =
         command.stderr(Stdio::inherit()).output().map_err(|error| cannot_run(command, &error))?;
-    if status.success() { Ok(stdout) } else { Err(Failure(format!("{}: {status}", written(command)))) }
+    if status.success() { Ok(stdout) } else { Err(StepFailure(format!("{}: {status}", written(command)))) }
 }
 
 /// Returns the files that git knows, with paths in the workspace, without those that are removed
 /// but still in the index.
-pub(crate) fn known_files() -> Result<Vec<String>, Failure> {
+pub(crate) fn known_files() -> Result<Vec<String>, StepFailure> {
     let workspace = workspace();
     let listed = output_of(Command::new("git").arg("-C").arg(&workspace).args(["ls-files", "-z"]))?;
     let paths =
@@ -154,6 +157,6 @@ fn written(command: &Command) -> String {
     std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-pub(crate) fn cannot_run(command: &Command, error: &io::Error) -> Failure {
-    Failure(format!("{}: {error}", written(command)))
+pub(crate) fn cannot_run(command: &Command, error: &io::Error) -> StepFailure {
+    StepFailure(format!("{}: {error}", written(command)))
 }

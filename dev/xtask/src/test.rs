@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::dist::STATIC;
 use crate::setup::setup;
 use crate::skips::Skips;
-use crate::steps::{Failure, cargo, is_installed, output_of, run, run_listening, say};
+use crate::steps::{StepFailure, cargo, is_installed, output_of, run, run_listening, say};
 
 /// Arguments for cargo, by round.
 const ROUNDS: [&[&str]; 3] = [
@@ -48,19 +48,19 @@ pub(crate) struct Totals {
 const LINES_REPEATED: usize = 30;
 
 /// Installs what the tests use, if possible, then runs all rounds, even if one fails.
-pub(crate) fn test() -> Result<(), Failure> {
+pub(crate) fn test() -> Result<(), StepFailure> {
     setup()?;
     check_static()?;
     let (mut totals, mut skips) = (Totals::default(), Skips::default());
     for round in ROUNDS {
         run_round(&mut cargo(round), &mut totals, &mut skips)?;
     }
-    conclude(&totals, &skips, ROUNDS.len())
+    print_and_check(&totals, &skips, ROUNDS.len())
 }
 
 /// Checks that the static program for x86_64 compiles, if its target is installed. Otherwise only
 /// the tests of packages would find that it doesn't, half an hour later.
-fn check_static() -> Result<(), Failure> {
+fn check_static() -> Result<(), StepFailure> {
     let [(_, static_target, compiler), _] = STATIC;
     if !is_installed("rustup") || !is_installed(compiler) {
         return Ok(());
@@ -77,7 +77,7 @@ pub(crate) fn run_round(
     command: &mut Command,
     totals: &mut Totals,
     skips: &mut Skips,
-) -> Result<(), Failure> {
+) -> Result<(), StepFailure> {
     let path = std::env::temp_dir().join(format!("haul-skips-{}", std::process::id()));
     // Create an empty file, so that a missing file afterwards means that nobody could write it.
     fs_err::write(&path, "")?;
@@ -115,8 +115,8 @@ impl Totals {
 }
 
 /// Prints the skips, failures and totals. Fails unless everything passed and every skip is excused.
-pub(crate) fn conclude(totals: &Totals, skips: &Skips, rounds: usize) -> Result<(), Failure> {
-    let excused = skips.conclude();
+pub(crate) fn print_and_check(totals: &Totals, skips: &Skips, rounds: usize) -> Result<(), StepFailure> {
+    let excused = skips.print_and_check();
     for failure in &totals.failures {
         say(&format!("\n{}", failure.trim_end()));
     }
@@ -127,7 +127,7 @@ pub(crate) fn conclude(totals: &Totals, skips: &Skips, rounds: usize) -> Result<
         skips.count
     ));
     if totals.failed > 0 || totals.broken > 0 {
-        return Err(Failure(format!("{} of {rounds} rounds of tests went wrong", totals.broken)));
+        return Err(StepFailure(format!("{} of {rounds} rounds of tests went wrong", totals.broken)));
     }
     excused
 }

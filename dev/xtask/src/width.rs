@@ -2,14 +2,14 @@
 
 use fs_err as fs;
 
-use crate::steps::{Failure, known_files, say, workspace};
+use crate::steps::{StepFailure, known_files, say, workspace};
 
 /// Maximum width of a comment line or a line of prose, in columns.
 const COLUMNS_MAX: usize = 100;
 
 /// Checks the comments of every Rust, TOML and shell file, and the prose of every Markdown file,
 /// that git knows.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), StepFailure> {
     let workspace = workspace();
     let mut count = 0;
     for path in known_files()? {
@@ -22,11 +22,11 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
     match count {
         0 => Ok(()),
-        _ => Err(Failure(format!("wrap {count} lines of comments and prose at {COLUMNS_MAX} columns"))),
+        _ => Err(StepFailure(format!("wrap {count} lines of comments and prose at {COLUMNS_MAX} columns"))),
     }
 }
 
-/// Which lines of a file are prose.
+/// Lines of a file that are prose.
 #[derive(Clone, Copy, Debug)]
 enum Prose {
     /// Lines that start with this.

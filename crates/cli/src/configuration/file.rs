@@ -9,9 +9,9 @@ use haul_sys::{effective_identity, reason};
 use toml::de::{DeTable, DeValue};
 
 use super::{Commands, set, unset};
-use crate::flags::{Configurable, Definition, Documented, Setting};
+use crate::flags::{Configurable, DefaultSetting, Definition, Documented};
 
-/// Maximum size of a file, in bytes: a larger one isn't what it should be.
+/// Maximum size of a file, in bytes: a larger one isn't a configuration file.
 const BYTES_MAX: u64 = 1 << 20;
 /// The bits of a mode that let others write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -19,16 +19,16 @@ const ROOT: u32 = 0;
 
 /// Who may own a file. The settings of others are not obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum AllowedOwner {
     Root,
     RootOrUser,
 }
 
-/// Reads a file. `None` if there is none.
+/// Reads a file. `None` if it doesn't exist.
 ///
 /// # Errors
 /// A sentence for the user: why it can't be read, or isn't trusted.
-pub(super) fn read(path: &Path, owner: Owner) -> Result<Option<String>, String> {
+pub(super) fn read(path: &Path, owner: AllowedOwner) -> Result<Option<String>, String> {
     let shown = shown(path);
     // Opening a FIFO would wait for a writer.
     match OpenOptions::new().read(true).custom_flags(haul_sys::NONBLOCK).open(path) {
@@ -48,16 +48,16 @@ fn is_missing(path: &Path, error: &io::Error) -> bool {
     }
 }
 
-fn text_of(file: &File, owner: Owner) -> Result<String, String> {
+fn text_of(file: &File, owner: AllowedOwner) -> Result<String, String> {
     let failed = |error: io::Error| format!("cannot read the file: {}", reason(&error));
     let status = file.metadata().map_err(failed)?;
     if !status.is_file() {
         return Err("not a regular file".to_owned());
     }
     let user = status.uid();
-    let trusted = user == ROOT || (owner == Owner::RootOrUser && user == effective_identity().user);
+    let trusted = user == ROOT || (owner == AllowedOwner::RootOrUser && user == effective_identity().user);
     if !trusted {
-        let wanted = if owner == Owner::Root { "root" } else { "root or you" };
+        let wanted = if owner == AllowedOwner::Root { "root" } else { "root or you" };
         return Err(format!("ignored: owned by user {user}, not by {wanted}"));
     }
     if status.mode() & WRITABLE_BY_OTHERS != 0 {
@@ -79,7 +79,7 @@ pub(super) fn parse(
     path: &Path,
     text: &str,
     commands: &Commands<'_>,
-    settings: &mut Vec<Setting>,
+    settings: &mut Vec<DefaultSetting>,
 ) -> Result<(), String> {
     let place = |at: usize| format!("{}:{}", shown(path), line_of(text, at));
     let table = DeTable::parse(text).map_err(|error| {
@@ -88,7 +88,7 @@ pub(super) fn parse(
     })?;
     let reader = TableReader { commands, place: &place };
     let table = table.get_ref();
-    // What is set for one command takes precedence over what is set for all.
+    // A command's own settings take precedence over those for all commands.
     reader.read(table, None, settings)?;
     for (name, value) in in_order(table) {
         let Some(inner) = value.as_table() else { continue };
@@ -140,7 +140,7 @@ impl TableReader<'_> {
         &self,
         table: &DeTable<'_>,
         scope: Option<&Documented>,
-        settings: &mut Vec<Setting>,
+        settings: &mut Vec<DefaultSetting>,
     ) -> Result<(), String> {
         let is_key = |(_, placed): &(&str, Placed<'_>)| scope.is_some() || placed.as_table().is_none();
         for (name, Placed { value, at }) in in_order(table).into_iter().filter(is_key) {
@@ -148,10 +148,10 @@ impl TableReader<'_> {
             let flag = self.commands.flag(scope, name, |flag| flag.long == name);
             let value = flag.and_then(|flag| value_of(flag, value).map_err(|why| format!("{name}: {why}")));
             match value.map_err(|why| format!("{origin}: {why}"))? {
-                Given::Off => unset(settings, name),
-                Given::On => set(settings, Setting { name: name.to_owned(), value: None, origin }),
-                Given::Value(value) => {
-                    set(settings, Setting { name: name.to_owned(), value: Some(value), origin });
+                KeyValue::Off => unset(settings, name),
+                KeyValue::On => set(settings, DefaultSetting { name: name.to_owned(), value: None, origin }),
+                KeyValue::Value(value) => {
+                    set(settings, DefaultSetting { name: name.to_owned(), value: Some(value), origin });
                 }
             }
         }
@@ -159,27 +159,27 @@ impl TableReader<'_> {
     }
 }
 
-/// How a key sets its flag.
-enum Given {
+/// Value of a key, for its flag.
+enum KeyValue {
     Off,
     On,
     Value(Vec<u8>),
 }
 
-/// Returns what a value means for a flag.
+/// Converts a TOML value into a value for a flag.
 ///
 /// # Errors
-/// If it has the wrong type: what was expected.
-fn value_of(flag: &Definition, value: &DeValue<'_>) -> Result<Given, String> {
+/// The expected type, if it has another one.
+fn value_of(flag: &Definition, value: &DeValue<'_>) -> Result<KeyValue, String> {
     let is_switch = flag.argument.is_none() || flag.configurable == Configurable::Switch;
     match value {
-        DeValue::Boolean(false) if is_switch => Ok(Given::Off),
-        DeValue::Boolean(true) if is_switch => Ok(Given::On),
-        DeValue::String(text) if !is_switch => Ok(Given::Value(text.as_bytes().to_vec())),
+        DeValue::Boolean(false) if is_switch => Ok(KeyValue::Off),
+        DeValue::Boolean(true) if is_switch => Ok(KeyValue::On),
+        DeValue::String(text) if !is_switch => Ok(KeyValue::Value(text.as_bytes().to_vec())),
         DeValue::Integer(digits) if !is_switch => {
             let number = i64::from_str_radix(digits.as_str(), digits.radix());
             let number = number.map_err(|error| format!("invalid number: {error}"))?;
-            Ok(Given::Value(number.to_string().into_bytes()))
+            Ok(KeyValue::Value(number.to_string().into_bytes()))
         }
         other if is_switch => Err(format!("must be true or false, not {}", type_of(other))),
         other => Err(format!("must be a string or a whole number, not {}", type_of(other))),

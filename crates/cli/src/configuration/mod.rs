@@ -9,8 +9,8 @@
 //! (`flags::Configurable`); any other is an error that says where it stands.
 //!
 //! Programs called by a name of their own, such as `cp`, read none of this, so it can't make a
-//! script fail that knows nothing of haul. In a batch job, `HAUL_OPTIONS` holds what was read where
-//! the job was submitted, and the files of the job's host don't count.
+//! script fail that knows nothing of haul. In a batch job, `HAUL_OPTIONS` holds the settings of the
+//! host that submitted the job, and the files of the job's host don't count.
 //!
 //! Invariant: where there is no file, reading it is one `open` (test: `defaults.rs`).
 
@@ -23,11 +23,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use file::Owner;
+use file::AllowedOwner;
 
 use crate::batch;
 use crate::definitions;
-use crate::flags::{Configurable, Defaults, Definition, Documented, Error, Setting};
+use crate::flags::{Configurable, DefaultSetting, Defaults, Definition, Documented, FlagError};
 
 /// The variable with flags for every command.
 pub(crate) const VARIABLE: &str = "HAUL_OPTIONS";
@@ -66,11 +66,11 @@ impl Sources {
 
     fn read(&self, command: &str) -> Defaults {
         self.try_read(command)
-            .unwrap_or_else(|why| Defaults { refused: Some(Error::Sentence(why)), ..Defaults::default() })
+            .unwrap_or_else(|why| Defaults { refused: Some(FlagError::Sentence(why)), ..Defaults::default() })
     }
 
     fn try_read(&self, command: &str) -> Result<Defaults, String> {
-        let files = [(&self.system, Owner::Root), (&self.user, Owner::RootOrUser)];
+        let files = [(&self.system, AllowedOwner::Root), (&self.user, AllowedOwner::RootOrUser)];
         let mut texts = Vec::new();
         for (path, owner) in files {
             let Some(path) = path else { continue };
@@ -105,11 +105,11 @@ impl Commands<'_> {
         self.all.iter().find(|command| command.name == name && !command.flags.is_empty())
     }
 
-    /// Finds a flag that may be set, in one command or in any. `has_name` tells it from others, and
-    /// `name` is its name for messages.
+    /// Finds a flag that may be set, in one command or in any. `has_name` identifies it, and `name`
+    /// is its name for messages.
     ///
     /// # Errors
-    /// A sentence for the user that says why there is none.
+    /// A sentence for the user if no flag fits.
     fn flag(
         &self,
         scope: Option<&Documented>,
@@ -136,18 +136,18 @@ impl Commands<'_> {
 }
 
 /// Adds a setting, which replaces earlier ones of the flag.
-fn set(settings: &mut Vec<Setting>, setting: Setting) {
+fn set(settings: &mut Vec<DefaultSetting>, setting: DefaultSetting) {
     unset(settings, &setting.name);
     settings.push(setting);
 }
 
-fn unset(settings: &mut Vec<Setting>, name: &str) {
+fn unset(settings: &mut Vec<DefaultSetting>, name: &str) {
     settings.retain(|setting| setting.name != name);
 }
 
 /// Returns the text of `HAUL_OPTIONS` that has these settings.
-pub(crate) fn as_variable(settings: &[Setting]) -> OsString {
-    let word = |setting: &Setting| {
+pub(crate) fn as_variable(settings: &[DefaultSetting]) -> OsString {
+    let word = |setting: &DefaultSetting| {
         let value = setting.value.iter().flat_map(|value| [b"=", value.as_slice()].concat());
         format!("--{}", setting.name).into_bytes().into_iter().chain(value).collect::<Vec<u8>>()
     };

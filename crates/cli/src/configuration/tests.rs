@@ -1,4 +1,4 @@
-//! Tests what files and the variable set, and which files are trusted.
+//! Tests the settings of files and of the variable, and which files are trusted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -8,11 +8,11 @@ use std::process::Command;
 use super::*;
 
 /// Returns settings as words of a command line.
-fn words(settings: &[Setting]) -> String {
+fn words(settings: &[DefaultSetting]) -> String {
     as_variable(settings).into_string().unwrap().replace('\'', "")
 }
 
-/// Returns what files with these texts set for `haul COMMAND`, as words of a command line.
+/// Returns the settings of files with these texts for `haul COMMAND`, as words of a command line.
 fn set_by(command: &str, texts: &[&str]) -> Result<String, String> {
     let commands = Commands { all: definitions::commands(), command };
     let mut settings = Vec::new();
@@ -22,7 +22,7 @@ fn set_by(command: &str, texts: &[&str]) -> Result<String, String> {
     Ok(words(&settings))
 }
 
-fn set_by_variable(text: &[u8]) -> Result<Vec<Setting>, String> {
+fn set_by_variable(text: &[u8]) -> Result<Vec<DefaultSetting>, String> {
     variable::parse(text, &Commands { all: definitions::commands(), command: "cp" })
 }
 
@@ -58,8 +58,8 @@ fn wrong_files_are_refused_with_the_line_and_the_key() {
         assert_eq!(set_by("cp", &[text]).expect_err(text), wanted);
     }
     for text in ["jobs", "jobs = ", "jobs = 1\njobs = 2", "[cp\n", "jobs = 1 2", "\u{0}"] {
-        let told = set_by("cp", &[&format!("# a comment\n{text}")]).expect_err(text);
-        assert!(told.starts_with("/f:2: ") || told.starts_with("/f:3: "), "{text}: {told}");
+        let message = set_by("cp", &[&format!("# a comment\n{text}")]).expect_err(text);
+        assert!(message.starts_with("/f:2: ") || message.starts_with("/f:3: "), "{text}: {message}");
     }
 }
 
@@ -95,7 +95,7 @@ fn only_files_that_nobody_else_can_write_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     let read = |owner| file::read(&path, owner).map_err(|why| why.replace(&shown(&path), "FILE"));
-    assert_eq!(read(Owner::RootOrUser), Ok(None));
+    assert_eq!(read(AllowedOwner::RootOrUser), Ok(None));
     fs::write(&path, "jobs = 1").unwrap();
     for (mode, is_used) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false), (0o666, false)] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -103,16 +103,16 @@ fn only_files_that_nobody_else_can_write_are_used() {
             true => Ok(Some("jobs = 1".to_owned())),
             false => Err("FILE: not used, because others may write to it (chmod go-w)".to_owned()),
         };
-        assert_eq!(read(Owner::RootOrUser), wanted, "{mode:o}");
+        assert_eq!(read(AllowedOwner::RootOrUser), wanted, "{mode:o}");
     }
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     let user = haul_sys::effective_identity().user;
     // Root gives the file to somebody else; anybody else isn't root.
     let other = if chown(&path, Some(user + 1), None).is_ok() { user + 1 } else { user };
     let refused = |wanted| Err(format!("FILE: ignored: owned by user {other}, not by {wanted}"));
-    assert_eq!(read(Owner::Root), refused("root"));
+    assert_eq!(read(AllowedOwner::Root), refused("root"));
     if other != user {
-        assert_eq!(read(Owner::RootOrUser), refused("root or you"));
+        assert_eq!(read(AllowedOwner::RootOrUser), refused("root or you"));
     }
 }
 
@@ -120,7 +120,7 @@ fn only_files_that_nobody_else_can_write_are_used() {
 fn files_that_cannot_be_what_is_meant_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
-    let read = || file::read(&path, Owner::RootOrUser);
+    let read = || file::read(&path, AllowedOwner::RootOrUser);
     fs::create_dir(&path).unwrap();
     assert_eq!(read(), Err(format!("{}: not a regular file", shown(&path))));
     fs::remove_dir(&path).unwrap();
@@ -134,7 +134,7 @@ fn files_that_cannot_be_what_is_meant_are_refused() {
     fs::write(&path, vec![b'\n'; 1 << 20]).unwrap();
     assert!(read().is_ok());
     // A file in the place of a directory.
-    assert_eq!(file::read(&path.join("config.toml"), Owner::RootOrUser), Ok(None));
+    assert_eq!(file::read(&path.join("config.toml"), AllowedOwner::RootOrUser), Ok(None));
 }
 
 fn shown(path: &Path) -> String {

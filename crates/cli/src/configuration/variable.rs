@@ -5,17 +5,17 @@
 //! have more of them.
 
 use super::{Commands, VARIABLE, set};
-use crate::flags::{Configurable, Definition, Setting};
+use crate::flags::{Configurable, DefaultSetting, Definition};
 
 /// Parses the variable's text.
 ///
 /// # Errors
 /// A sentence for the user that begins with the variable's name.
-pub(super) fn parse(text: &[u8], commands: &Commands<'_>) -> Result<Vec<Setting>, String> {
+pub(super) fn parse(text: &[u8], commands: &Commands<'_>) -> Result<Vec<DefaultSetting>, String> {
     parse_words(text, commands).map_err(|why| format!("{VARIABLE}: {why}"))
 }
 
-fn parse_words(text: &[u8], commands: &Commands<'_>) -> Result<Vec<Setting>, String> {
+fn parse_words(text: &[u8], commands: &Commands<'_>) -> Result<Vec<DefaultSetting>, String> {
     let words = shlex::bytes::split(text).ok_or("a quote is not closed, or a backslash is last")?;
     let mut words = words.into_iter();
     let mut settings = Vec::new();
@@ -45,7 +45,7 @@ fn parse_letters(
     mut letters: &[u8],
     commands: &Commands<'_>,
     words: &mut impl Iterator<Item = Vec<u8>>,
-    settings: &mut Vec<Setting>,
+    settings: &mut Vec<DefaultSetting>,
 ) -> Result<(), String> {
     while let Some((&letter, rest)) = letters.split_first() {
         let shown = format!("-{}", letter.escape_ascii());
@@ -73,7 +73,7 @@ fn setting(
     shown: &str,
     value: Option<Vec<u8>>,
     words: &mut impl Iterator<Item = Vec<u8>>,
-) -> Result<Setting, String> {
+) -> Result<DefaultSetting, String> {
     let value = match value {
         None if requires_argument(flag) => {
             Some(words.next().ok_or_else(|| format!("option '{shown}' requires an argument"))?)
@@ -88,5 +88,5 @@ fn setting(
         }
         value => value,
     };
-    Ok(Setting { name: flag.long.clone(), value, origin: VARIABLE.to_owned() })
+    Ok(DefaultSetting { name: flag.long.clone(), value, origin: VARIABLE.to_owned() })
 }

@@ -20,7 +20,7 @@ use crate::flags::values::{LATENCY, OPERATIONS, Value, milliseconds};
 /// Maximum length of a line, in bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 1024;
 
-/// What is requested.
+/// A request of `haul ctl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ControlRequest {
     Status,
@@ -39,7 +39,7 @@ impl ControlRequest {
     /// Parses the words of a request.
     ///
     /// # Errors
-    /// What is wrong, for the user.
+    /// A message for the user if the request is invalid.
     pub(crate) fn parse(words: &[&[u8]]) -> Result<Self, String> {
         let shown = |word: &[u8]| String::from_utf8_lossy(word).escape_debug().to_string();
         let Some((&name, values)) = words.split_first() else { return Err("missing command".to_owned()) };
@@ -82,7 +82,7 @@ impl ControlRequest {
     }
 }
 
-/// What a command is doing.
+/// Activity of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunState {
@@ -90,7 +90,7 @@ pub(crate) enum RunState {
     Paused,
     /// The target's file system is full (`--on-full=pause`).
     WaitingForRoom,
-    /// It ends when what has begun is done.
+    /// It ends after the operations in flight.
     Stopping,
 }
 
@@ -173,7 +173,7 @@ mod tests {
             ("Pause", "unknown command 'Pause'"),
             ("", "unknown command ''"),
         ] {
-            assert!(parse(line).is_err_and(|told| told.starts_with(why)), "{line}: {:?}", parse(line));
+            assert!(parse(line).is_err_and(|message| message.starts_with(why)), "{line}: {:?}", parse(line));
         }
     }
 

@@ -108,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Accepts what has connected.
+    /// Accepts the waiting connections.
     fn accept(&mut self) {
         loop {
             match self.listener.accept() {
@@ -187,7 +187,8 @@ impl Server {
         match &self.controlled.stop {
             Some(stop) => {
                 stop.cancel();
-                // What has begun is finished at full speed, also where the token isn't known.
+                // Operations in flight are finished at full speed, also by processes that don't
+                // have the token.
                 self.controlled.limits.change(|limits| *limits = LimitValues::default());
             }
             None => signals::end_by(SIGINT),

@@ -62,7 +62,7 @@ pub(super) fn create(path: &Path) -> Result<BoundSocket, String> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| failed(&error.to_string()))?;
     let file = Arc::new(SocketFile { path: name, identity: Mutex::default() });
     let removed = Arc::clone(&file);
-    // Before the socket exists: a signal waits for the lock, and then finds what to remove.
+    // Before the socket exists: a signal waits for the lock, and then finds the path to remove.
     let mut identity = lock(&file.identity);
     let signal_guard =
         signals::before_end(move || removed.remove()).map_err(|error| failed(&reason(&error)))?;

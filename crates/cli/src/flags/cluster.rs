@@ -1,14 +1,14 @@
 //! The flags of `cp` about many hosts: layouts, block sizes, and how ranks share the work.
 
-use haul_cluster::Walk;
+use haul_cluster::WalkPlacement;
 use haul_copy::{Dereference, LayoutRule, OnFull};
 use haul_digest::Algorithm;
 use haul_flow::usual_block_bytes;
 
 use super::values::{self, BLOCK_BYTES, Bounds};
-use super::{Error, Typed, Value};
+use super::{FlagError, Typed, Value};
 
-/// How `-i` and `-n` treat existing files.
+/// The last of `-i` and `-n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interactive {
     Unspecified,
@@ -23,13 +23,13 @@ const IO_FACTOR: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
 const RANGE_BYTES: Bounds = Bounds { least: 4 << 10, most: 1 << 50, text: "4K to 1P" };
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Layout {
+pub(super) struct SpdcpLayout {
     pub(super) copy: bool,
     pub(super) reduce: bool,
     pub(super) no_offset: bool,
 }
 
-impl Layout {
+impl SpdcpLayout {
     /// Combines the flags: each of the two that change a layout implies copying it.
     pub(super) fn rule(self) -> LayoutRule {
         if self.copy || self.reduce || self.no_offset {
@@ -41,30 +41,30 @@ impl Layout {
 }
 
 impl Typed {
-    pub(super) fn set_journal(&mut self, value: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_journal(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.shared.run.hosts.journal = Some(value.output_path()?);
         Ok(())
     }
 
-    pub(super) fn set_range_bytes(&mut self, value: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_range_bytes(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.shared.run.hosts.range_bytes = Some(value.size(RANGE_BYTES)? as u64);
         self.shared.needs_ranks(value.flag);
         Ok(())
     }
 
-    pub(super) fn set_walk(&mut self, value: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_walk(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.shared.run.hosts.walk = value.choose(values::WALK)?;
         self.shared.needs_ranks(value.flag);
         Ok(())
     }
 
-    pub(super) fn set_io_factor(&mut self, value: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_io_factor(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.io_factor = Some((value.flag, value.count(IO_FACTOR)?));
         Ok(())
     }
 
     /// Computes the block size, once all flags are known.
-    pub(super) fn settle_block_bytes(&mut self) -> Result<(), Error> {
+    pub(super) fn resolve_block_bytes(&mut self) -> Result<(), FlagError> {
         let Some((flag, factor)) = self.io_factor else { return Ok(()) };
         let config = &mut self.shared.run.config;
         let bytes =
@@ -80,17 +80,17 @@ impl Typed {
 
     /// Checks that job flags apply to a job, and that no flag makes another useless: work of the
     /// launch process itself is not journaled.
-    pub(super) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
+    pub(super) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), FlagError> {
         self.shared.check_job(clients, is_rank)?;
         let hosts = &self.shared.run.hosts;
         if self.on_full == OnFull::Pause && (is_rank || hosts.clients.is_some()) {
             // Each rank would wait by itself, and a rank that waits looks like one that is stuck.
-            return Err(Error::Exclusive { flag: "--on-full=pause", other: clients });
+            return Err(FlagError::Exclusive { flag: "--on-full=pause", other: clients });
         }
         let of_ranks = [
             ("--journal", hosts.journal.is_some()),
             ("--resume", self.resume),
-            ("--walk=ranks", hosts.walk == Walk::Ranks),
+            ("--walk=ranks", hosts.walk == WalkPlacement::Ranks),
             ("--range-size", hosts.range_bytes.is_some()),
         ];
         let alone = [("--interactive", self.interactive == Interactive::Ask), ("--backup", self.backs_up())];
@@ -101,7 +101,7 @@ impl Typed {
         let mut pairs =
             pairs.chain([(of_ranks[2], ("--dereference", follows)), (of_ranks[3], ("--hash", needs_order))]);
         match pairs.find(|((_, given), (_, useless))| *given && *useless) {
-            Some(((flag, _), (other, _))) => Err(Error::Useless { flag, other }),
+            Some(((flag, _), (other, _))) => Err(FlagError::Useless { flag, other }),
             None => Ok(()),
         }
     }
@@ -115,11 +115,11 @@ mod tests {
 
     use super::*;
 
-    fn request(line: &[&str]) -> Result<Box<super::super::Request>, Error> {
+    fn request(line: &[&str]) -> Result<Box<super::super::LoweredCopy>, FlagError> {
         let words: Vec<_> = line.iter().map(OsString::from).collect();
         match super::super::parse(&words, super::super::Environment::default(), &mut |_| {})? {
-            super::super::Parsed::Copy(request) => Ok(request),
-            super::super::Parsed::Tell(told) => panic!("{told:?}"),
+            super::super::CopyCommand::Copy(request) => Ok(request),
+            super::super::CopyCommand::Print(information) => panic!("{information:?}"),
         }
     }
 
@@ -143,7 +143,7 @@ mod tests {
             account: Some("p".to_owned()),
             walltime: Some(Duration::from_secs(90)),
             queue: Some("q".to_owned()),
-            walk: haul_cluster::Walk::Ranks,
+            walk: haul_cluster::WalkPlacement::Ranks,
             mpi_library: Some(PathBuf::from("/a/libmpi.so")),
             launcher: None,
             journal: Some(PathBuf::from("j")),
@@ -160,7 +160,7 @@ mod tests {
     fn several_processes_do_not_pause() {
         assert!(request(&["--on-full=stop", "--clients=2", "a", "b"]).is_ok());
         let refused = request(&["--on-full=pause", "--clients=2", "a", "b"]).expect_err("with --clients");
-        assert_eq!(refused, Error::Exclusive { flag: "--on-full=pause", other: "--clients" });
+        assert_eq!(refused, FlagError::Exclusive { flag: "--on-full=pause", other: "--clients" });
         let words = ["--on-full=pause", "a", "b"].map(OsString::from);
         let rank = super::super::Environment { is_rank: true, ..Default::default() };
         assert!(super::super::parse(&words, rank, &mut |_| {}).is_err());
@@ -189,7 +189,9 @@ mod tests {
         for word in valued {
             let refused = request(&[word, "a", "b"]).expect_err(word);
             let flag = word.split('=').next().unwrap();
-            assert!(matches!(refused, Error::Requires { flag: told, other: "--clients" } if told == flag));
+            assert!(
+                matches!(refused, FlagError::Requires { flag: named, other: "--clients" } if named == flag)
+            );
         }
         // A rank started by a launcher shares the work too.
         for (word, is_taken) in valued.into_iter().zip([false, false, false, false, true, true, true]) {
@@ -213,9 +215,9 @@ mod tests {
             "--account=a b",
         ] {
             let refused = request(&["--clients=2", word, "a", "b"]).expect_err(word);
-            assert!(matches!(refused, Error::Number { .. }), "{word}: {refused:?}");
+            assert!(matches!(refused, FlagError::Number { .. }), "{word}: {refused:?}");
         }
-        assert!(matches!(request(&["--walk=both"]), Err(Error::Value { .. })));
+        assert!(matches!(request(&["--walk=both"]), Err(FlagError::Value { .. })));
     }
 
     /// Each flag that another makes useless is refused with it, and accepted without it.
@@ -237,10 +239,10 @@ mod tests {
         ];
         for (flag, other) in table {
             let refused = request(&["--clients=2", flag, other, "a", "b"]).expect_err(flag);
-            let Error::Useless { flag: told, other: why } = refused else {
+            let FlagError::Useless { flag: named, other: why } = refused else {
                 panic!("{flag} {other}: {refused:?}")
             };
-            assert!(flag.starts_with(told) && other.starts_with(why), "{flag} {other}: {told} {why}");
+            assert!(flag.starts_with(named) && other.starts_with(why), "{flag} {other}: {named} {why}");
             assert!(request(&["--clients=2", flag, "a", "b"]).is_ok(), "{flag}");
             assert!(request(&["--clients=2", other, "a", "b"]).is_ok(), "{other}");
         }
@@ -252,7 +254,7 @@ mod tests {
         let line = |hash| request(&["--clients=2", "--range-size=1M", "--manifest=m", hash, "a", "b"]);
         for hash in ["--hash=md5", "--hash=sha256", "--hash=xxh64", "--hash=xxh128"] {
             let refused = line(hash).expect_err(hash);
-            assert_eq!(refused, Error::Useless { flag: "--range-size", other: "--hash" });
+            assert_eq!(refused, FlagError::Useless { flag: "--range-size", other: "--hash" });
             assert!(request(&["--clients=2", "--manifest=m", hash, "a", "b"]).is_ok(), "{hash}");
         }
         assert!(line("--hash=blake3").is_ok());

@@ -4,7 +4,7 @@ use haul_copy::{Atomic, Reflink, Sparse, Update, Verify};
 use haul_digest::Algorithm;
 use haul_engine::Ops;
 
-use super::Error;
+use super::FlagError;
 use super::cluster::Interactive;
 use super::lower::Typed;
 use super::values;
@@ -13,40 +13,40 @@ use super::values;
 const SECTOR_BYTES: usize = 512;
 
 impl Typed {
-    /// Checks that the options don't contradict each other. `update` says what happens to existing
+    /// Checks that the options don't contradict each other. `update` is the rule for existing
     /// targets.
     ///
     /// # Errors
     /// The first contradiction, in GNU's order.
-    pub(super) fn check_conflicts(&self, update: Update) -> Result<(), Error> {
+    pub(super) fn check_conflicts(&self, update: Update) -> Result<(), FlagError> {
         if self.hard_link && self.symbolic_link {
-            return Err(Error::HardAndSymbolicLinks);
+            return Err(FlagError::HardAndSymbolicLinks);
         }
         if self.backs_up() && matches!(update, Update::None | Update::NoneFail) {
-            return Err(Error::BackupOfNothing);
+            return Err(FlagError::BackupOfNothing);
         }
         if self.reflink == Reflink::Always && self.sparse != Sparse::Auto {
-            return Err(Error::ReflinkWithSparse);
+            return Err(FlagError::ReflinkWithSparse);
         }
         if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
-            return Err(Error::Exclusive { flag: "--strict", other });
+            return Err(FlagError::Exclusive { flag: "--strict", other });
         }
         if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
-            return Err(Error::Exclusive { flag, other });
+            return Err(FlagError::Exclusive { flag, other });
         }
         if let Some(other) = self.dry_run.then(|| self.not_dry()).flatten() {
-            return Err(Error::Exclusive { flag: "--dry-run", other });
+            return Err(FlagError::Exclusive { flag: "--dry-run", other });
         }
         self.check_manifest()?;
         // The files that are linked aren't read.
         if !self.link_dest.is_empty() && self.manifest.is_some() {
-            return Err(Error::Exclusive { flag: "--link-dest", other: "--manifest" });
+            return Err(FlagError::Exclusive { flag: "--link-dest", other: "--manifest" });
         }
         if let Some(other) = self.not_atomic() {
-            return Err(Error::Exclusive { flag: "--atomic", other });
+            return Err(FlagError::Exclusive { flag: "--atomic", other });
         }
         if let Some((flag, other)) = self.not_journaled(update) {
-            return Err(Error::Exclusive { flag, other });
+            return Err(FlagError::Exclusive { flag, other });
         }
         Ok(())
     }
@@ -72,11 +72,11 @@ impl Typed {
     }
 
     /// Checks the options of a manifest against each other.
-    fn check_manifest(&self) -> Result<(), Error> {
+    fn check_manifest(&self) -> Result<(), FlagError> {
         let options =
             [("--manifest-format", self.manifest_format.is_some()), ("--hash", self.hash.is_some())];
         if let (None, Some((flag, _))) = (&self.manifest, options.iter().find(|(_, given)| *given)) {
-            return Err(Error::Requires { flag, other: "--manifest" });
+            return Err(FlagError::Requires { flag, other: "--manifest" });
         }
         let algorithm = self.hash.unwrap_or_default();
         if self.manifest.is_some() {
@@ -86,7 +86,7 @@ impl Typed {
         match self.shared.run.config.ops {
             Some(Ops::Multi | Ops::Batch) if algorithm != Algorithm::Blake3 => {
                 let name = algorithm.name();
-                Err(Error::Sentence(format!(
+                Err(FlagError::Sentence(format!(
                     "--hash={name} needs a file's blocks in order: use --ops=single"
                 )))
             }
@@ -125,7 +125,7 @@ impl Typed {
         let flag = if self.resume { "--resume" } else { "--journal" };
         let useless = [
             ("--journal", self.resume && journal),
-            // The hashes of what is skipped would be missing.
+            // The hashes of skipped files would be missing.
             ("--manifest", self.manifest.is_some()),
             // A part of a file under its own name would be left alone.
             ("--no-atomic", self.atomic == Some(Atomic::Never) && update != Update::All),
@@ -135,10 +135,10 @@ impl Typed {
     }
 
     /// Checks that blocks for direct I/O are whole sectors.
-    pub(super) fn check_sectors(&self) -> Result<(), Error> {
+    pub(super) fn check_sectors(&self) -> Result<(), FlagError> {
         match self.shared.run.config.block_bytes {
             Some(bytes) if self.shared.run.config.switches.direct && !bytes.is_multiple_of(SECTOR_BYTES) => {
-                Err(Error::Number {
+                Err(FlagError::Number {
                     value: bytes.to_string().into_bytes(),
                     flag: "--block-size",
                     wanted: format!("a multiple of {SECTOR_BYTES}, as --direct is given"),

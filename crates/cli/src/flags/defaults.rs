@@ -6,9 +6,9 @@
 
 use serde::Serialize;
 
-use super::{Arguments, Command, Environment, Error, Value};
+use super::{AppletCommand, Arguments, Environment, FlagError, Value};
 
-/// How configuration files and `HAUL_OPTIONS` may set a flag.
+/// Ways in which configuration files and `HAUL_OPTIONS` may set a flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Configurable {
@@ -17,13 +17,13 @@ pub(crate) enum Configurable {
     No,
     /// With its argument, if it has one; otherwise as a switch.
     Yes,
-    /// As a switch: with its argument, it changes what is printed.
+    /// Only without its argument, as a switch: the argument would change the output.
     Switch,
 }
 
 /// A flag that was set, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
+pub(crate) struct DefaultSetting {
     /// Its long name, without dashes.
     pub(crate) name: String,
     pub(crate) value: Option<Vec<u8>>,
@@ -35,19 +35,19 @@ pub(crate) struct Setting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defaults {
     /// Those of the configuration files.
-    pub(crate) files: Vec<Setting>,
+    pub(crate) files: Vec<DefaultSetting>,
     /// Those of `HAUL_OPTIONS`.
-    pub(crate) variable: Vec<Setting>,
+    pub(crate) variable: Vec<DefaultSetting>,
     /// Why they can't be used, if they can't.
-    pub(crate) refused: Option<Error>,
+    pub(crate) refused: Option<FlagError>,
 }
 
-impl<T: Arguments> Command<T> {
-    /// Sets what the environment sets: configuration files, `HAUL_PROGRESS`, `HAUL_OPTIONS`.
+impl<T: Arguments> AppletCommand<T> {
+    /// Applies the settings of configuration files, `HAUL_PROGRESS` and `HAUL_OPTIONS`.
     ///
     /// # Errors
     /// When a setting is invalid; the error says where it was made.
-    pub(crate) fn preset(&self, line: &mut T, environment: &Environment) -> Result<(), Error> {
+    pub(crate) fn preset(&self, line: &mut T, environment: &Environment) -> Result<(), FlagError> {
         let Defaults { files, variable, refused } = &environment.defaults;
         if let Some(error) = refused {
             return Err(error.clone());
@@ -60,7 +60,7 @@ impl<T: Arguments> Command<T> {
         variable.iter().try_for_each(|setting| self.preset_one(line, setting))
     }
 
-    fn preset_one(&self, line: &mut T, setting: &Setting) -> Result<(), Error> {
+    fn preset_one(&self, line: &mut T, setting: &DefaultSetting) -> Result<(), FlagError> {
         let specs = self.specs();
         let has_name = |spec: &&super::Spec| spec.longs().any(|long| long == setting.name);
         let Some(spec) = specs.iter().find(has_name) else { return Ok(()) };
@@ -69,8 +69,10 @@ impl<T: Arguments> Command<T> {
             return Ok(());
         }
         let value = setting.value.as_deref().map(|bytes| Value { flag: spec.name(), bytes, word: 0 });
-        self.set(spec.place, line, value)
-            .map_err(|error| Error::Configured { origin: setting.origin.clone(), error: Box::new(error) })?;
+        self.set(spec.place, line, value).map_err(|error| FlagError::Configured {
+            origin: setting.origin.clone(),
+            error: Box::new(error),
+        })?;
         line.shared().run.configured.push(setting.clone());
         Ok(())
     }

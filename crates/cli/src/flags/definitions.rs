@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Arguments, Command, Configurable, Error, Owner, Spec, Value, help, shared};
+use super::{AppletCommand, Arguments, Configurable, FlagError, FlagOrigin, Spec, Value, help, shared};
 
 /// A command and its arguments, for generators.
 #[derive(Default, Serialize)]
@@ -34,7 +34,7 @@ pub(crate) struct Definition {
     cluster: bool,
     /// True if all applets have it.
     shared: bool,
-    /// How configuration files and `HAUL_OPTIONS` may set it.
+    /// Ways in which configuration files and `HAUL_OPTIONS` may set it.
     pub(crate) configurable: Configurable,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Argument {
     pub(crate) list: bool,
 }
 
-impl<T: Arguments + Default> Command<T> {
+impl<T: Arguments + Default> AppletCommand<T> {
     /// Describes the command for generators.
     pub(crate) fn document(&self) -> Documented {
         let listed = self.specs().into_iter().filter(|spec| !spec.help.is_empty() && spec.names != "-NUM");
@@ -79,9 +79,9 @@ impl<T: Arguments + Default> Command<T> {
             aliases: longs.collect(),
             argument,
             help: help::text(spec),
-            gnu: spec.owner == Owner::Gnu,
+            gnu: spec.owner == FlagOrigin::Gnu,
             cluster: spec.section == shared::HOSTS,
-            shared: matches!(spec.place, super::Place::Shared(..)),
+            shared: matches!(spec.place, super::FlagPosition::Shared(..)),
             configurable: spec.configurable,
         }
     }
@@ -92,7 +92,7 @@ impl<T: Arguments + Default> Command<T> {
         let mut line = T::default();
         let impossible = Value { flag: spec.name(), bytes: b"\0", word: 0 };
         match self.set(spec.place, &mut line, Some(impossible)).and_then(|()| line.deferred()) {
-            Err(Error::Value { valid, .. }) => valid.into_iter().flatten().map(str::to_owned).collect(),
+            Err(FlagError::Value { valid, .. }) => valid.into_iter().flatten().map(str::to_owned).collect(),
             _ => Vec::new(),
         }
     }

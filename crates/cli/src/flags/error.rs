@@ -20,8 +20,8 @@ pub(crate) enum Warning {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Error {
-    /// No flag begins like this. Includes what followed the name.
+pub(crate) enum FlagError {
+    /// No flag begins like this. Includes the rest of the word.
     Unrecognized {
         given: Vec<u8>,
         /// The name that it may be a slip of.
@@ -55,7 +55,7 @@ pub(crate) enum Error {
         flag: &'static str,
         valid: Valid,
     },
-    /// A number or size that the flag does not accept, and what it does accept.
+    /// A number or size that the flag does not accept, and the accepted range.
     Number {
         value: Vec<u8>,
         flag: &'static str,
@@ -63,7 +63,7 @@ pub(crate) enum Error {
     },
     TargetDirectoryTwice,
     HardAndSymbolicLinks,
-    /// Backups of what is never replaced.
+    /// Backups of files that are never replaced.
     BackupOfNothing,
     /// `--reflink=always` with `--sparse=always` or `never`.
     ReflinkWithSparse,
@@ -92,19 +92,19 @@ pub(crate) enum Error {
     Extra {
         operand: Vec<u8>,
     },
-    /// A value with a grammar of its own, and what is wrong with it.
+    /// A value with a grammar of its own, and the error in it.
     Sentence(String),
     /// A flag that a configuration file or a variable set to a value it doesn't accept.
     Configured {
         /// Where it was set.
         origin: String,
-        error: Box<Error>,
+        error: Box<FlagError>,
     },
     /// An operand with a NUL, which no file name can have.
     NulInName,
 }
 
-impl Error {
+impl FlagError {
     /// True if the message ends with a pointer to help, as GNU's does for usage errors.
     pub(crate) fn points_to_help(&self) -> bool {
         !matches!(

@@ -11,12 +11,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Error, Owner, Spec, Value};
+use super::{FlagError, FlagOrigin, Spec, Value};
 
 /// Maximum number of letters that a suggested name differs in.
 const SLIPS_MAX: usize = 2;
 
-pub(super) enum Item<'a> {
+pub(super) enum GetoptItem<'a> {
     Flag(&'a Spec, Option<Value<'a>>),
     Operand(&'a OsStr),
     /// The words after `--`, or from the first operand on if it ends the flags.
@@ -43,7 +43,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// When a flag is unknown, or its argument is missing or not allowed.
-    pub(super) fn next_item(&mut self) -> Result<Option<Item<'a>>, Error> {
+    pub(super) fn next_item(&mut self) -> Result<Option<GetoptItem<'a>>, FlagError> {
         if !self.bundle.is_empty() {
             return self.letter(self.bundle).map(Some);
         }
@@ -54,53 +54,53 @@ impl<'a> Scanner<'a> {
             [b'-', b'-', long @ ..] => self.long(long).map(Some),
             [b'-', bundle @ ..] if !bundle.is_empty() => self.letter(bundle).map(Some),
             _ if self.operand_ends_flags => Ok(Some(self.rest(self.next - 1))),
-            _ => Ok(Some(Item::Operand(word))),
+            _ => Ok(Some(GetoptItem::Operand(word))),
         }
     }
 
-    fn rest(&mut self, from: usize) -> Item<'a> {
+    fn rest(&mut self, from: usize) -> GetoptItem<'a> {
         self.next = self.words.len();
-        Item::Rest(&self.words[from..])
+        GetoptItem::Rest(&self.words[from..])
     }
 
     fn value(&self, spec: &Spec, bytes: &'a [u8]) -> Value<'a> {
         Value { flag: spec.name(), bytes, word: self.next }
     }
 
-    fn letter(&mut self, bundle: &'a [u8]) -> Result<Item<'a>, Error> {
+    fn letter(&mut self, bundle: &'a [u8]) -> Result<GetoptItem<'a>, FlagError> {
         let digits = bundle.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let number = self.specs.iter().find(|spec| digits > 0 && spec.names == "-NUM");
         if let Some(spec) = number {
             let (number, rest) = bundle.split_at(digits);
             self.bundle = rest;
-            return Ok(Item::Flag(spec, Some(self.value(spec, number))));
+            return Ok(GetoptItem::Flag(spec, Some(self.value(spec, number))));
         }
-        let (&letter, rest) = bundle.split_first().ok_or(Error::UnknownLetter { letter: b'-' })?;
+        let (&letter, rest) = bundle.split_first().ok_or(FlagError::UnknownLetter { letter: b'-' })?;
         let spec = self.specs.iter().find(|spec| spec.has_letter(letter));
-        let spec = spec.ok_or(Error::UnknownLetter { letter })?;
+        let spec = spec.ok_or(FlagError::UnknownLetter { letter })?;
         if !matches!(spec.argument, Some((_, false))) {
             self.bundle = rest;
-            return Ok(Item::Flag(spec, None));
+            return Ok(GetoptItem::Flag(spec, None));
         }
         self.bundle = &[];
         let attached = if rest.is_empty() { None } else { Some(rest) };
         let argument =
-            attached.or_else(|| self.next_word()).ok_or(Error::LetterArgumentMissing { letter })?;
-        Ok(Item::Flag(spec, Some(self.value(spec, argument))))
+            attached.or_else(|| self.next_word()).ok_or(FlagError::LetterArgumentMissing { letter })?;
+        Ok(GetoptItem::Flag(spec, Some(self.value(spec, argument))))
     }
 
-    fn long(&mut self, given: &'a [u8]) -> Result<Item<'a>, Error> {
+    fn long(&mut self, given: &'a [u8]) -> Result<GetoptItem<'a>, FlagError> {
         let (name, attached) = match given.iter().position(|&byte| byte == b'=') {
             Some(equals) => (&given[..equals], Some(&given[equals + 1..])),
             None => (given, None),
         };
         let (spec, long) = find_long(self.specs, name, given)?;
         let argument = match (spec.argument, attached) {
-            (None, Some(_)) => return Err(Error::ArgumentRefused { long }),
-            (Some((_, false)), None) => Some(self.next_word().ok_or(Error::ArgumentMissing { long })?),
+            (None, Some(_)) => return Err(FlagError::ArgumentRefused { long }),
+            (Some((_, false)), None) => Some(self.next_word().ok_or(FlagError::ArgumentMissing { long })?),
             (_, attached) => attached,
         };
-        Ok(Item::Flag(spec, argument.map(|argument| self.value(spec, argument))))
+        Ok(GetoptItem::Flag(spec, argument.map(|argument| self.value(spec, argument))))
     }
 
     fn next_word(&mut self) -> Option<&'a [u8]> {
@@ -110,9 +110,13 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Finds the flag that `name` is or abbreviates, and the name that is meant. `given` is `name` and
-/// what follows it, for the message.
-fn find_long<'a>(specs: &'a [Spec], name: &[u8], given: &[u8]) -> Result<(&'a Spec, &'static str), Error> {
+/// Finds the flag whose name `name` is or abbreviates. Returns it with its full name. `given` is
+/// `name` and the rest of the word, for the message.
+fn find_long<'a>(
+    specs: &'a [Spec],
+    name: &[u8],
+    given: &[u8],
+) -> Result<(&'a Spec, &'static str), FlagError> {
     let all = || specs.iter().flat_map(|spec| spec.longs().map(move |long| (spec, long)));
     if let Some(exact) = all().find(|(_, long)| long.as_bytes() == name) {
         return Ok(exact);
@@ -121,23 +125,23 @@ fn find_long<'a>(specs: &'a [Spec], name: &[u8], given: &[u8]) -> Result<(&'a Sp
         let begins = |(spec, long): &(&Spec, &str)| spec.owner == owner && long.as_bytes().starts_with(name);
         all().filter(begins).collect::<Vec<_>>()
     };
-    let mut candidates = abbreviated_by(Owner::Gnu);
+    let mut candidates = abbreviated_by(FlagOrigin::Gnu);
     if candidates.is_empty() {
-        candidates = abbreviated_by(Owner::Haul);
+        candidates = abbreviated_by(FlagOrigin::Haul);
     }
     let Some(&(first, long)) = candidates.first() else {
         let text = String::from_utf8_lossy(name);
         let distances = all().map(|(_, long)| (edits(&text, long), long));
         let meant = distances.min_by_key(|(distance, _)| *distance);
         let meant = meant.filter(|(distance, long)| *distance <= SLIPS_MAX && *distance * 2 <= long.len());
-        return Err(Error::Unrecognized { given: given.to_vec(), meant: meant.map(|(_, long)| long) });
+        return Err(FlagError::Unrecognized { given: given.to_vec(), meant: meant.map(|(_, long)| long) });
     };
     // Other names of the first flag are not other possibilities.
     let others = candidates.iter().filter(|(spec, _)| !std::ptr::eq(*spec, first)).map(|(_, long)| *long);
     let possibilities: Vec<_> = std::iter::once(long).chain(others).collect();
     match possibilities.as_slice() {
         [_] => Ok((first, long)),
-        _ => Err(Error::Ambiguous { given: given.to_vec(), possibilities }),
+        _ => Err(FlagError::Ambiguous { given: given.to_vec(), possibilities }),
     }
 }
 

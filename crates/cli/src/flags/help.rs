@@ -1,12 +1,12 @@
 //! Help text, generated from the flag tables in GNU's layout.
 
-use super::{Arguments, Command, Spec, values};
+use super::{AppletCommand, Arguments, Spec, values};
 
 /// Column where the text of a flag begins.
 const TEXT_COLUMN: usize = 31;
 const WIDTH: usize = 79;
 
-impl<T: Arguments> Command<T> {
+impl<T: Arguments> AppletCommand<T> {
     /// Returns the help of the applet, called as `program`.
     pub(crate) fn help(&self, program: &str) -> String {
         let mut text = String::new();
@@ -57,7 +57,7 @@ fn entry(spec: &Spec) -> String {
     }
     let indent = if names.first().is_some_and(|name| name.starts_with("--")) { 6 } else { 2 };
     let head = format!("{}{}", " ".repeat(indent), names.join(", "));
-    // As in GNU's help, a head too long for its column is followed by two spaces.
+    // A head too long for its column is followed by two spaces, like in GNU's help.
     let gap = TEXT_COLUMN.saturating_sub(head.len()).max(2);
     let first_column = head.len() + gap;
     format!("{head}{}{}", " ".repeat(gap), wrap(&text(spec), first_column, TEXT_COLUMN + 2))

@@ -1,4 +1,4 @@
-//! Combines the flags: what was typed is lowered once into plain immutable options.
+//! Combines the flags: a command line is lowered once into plain immutable options.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,28 +13,28 @@ use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
 use haul_flow::Contents;
 
-use super::cluster::{Interactive, Layout};
+use super::cluster::{Interactive, SpdcpLayout};
 use super::values::{self, Words};
-use super::{Arguments, Environment, Error, Shared, Value, Warning, When};
+use super::{Arguments, Environment, FlagError, SharedArguments, Value, Warning, When};
 use crate::manifest::ManifestRequest;
 use crate::progress::ProgressOptions;
 use crate::task::RunOptions;
 
 /// One copy as requested.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct LoweredCopy {
     pub(crate) operands: Operands,
     pub(crate) options: CopyOptions,
     pub(crate) run: RunOptions,
     /// The list of hashes to write, if any.
     pub(crate) manifest: Option<ManifestRequest>,
-    /// True if the copy goes on where an interrupted run of it stopped (`--resume`).
+    /// True if the copy continues where an interrupted run of it stopped (`--resume`).
     pub(crate) resume: bool,
     /// True if the exit status is that of rsync (`haul sync --rsync-status`).
     pub(crate) rsync_status: bool,
-    /// What `haul sync` does besides copying.
+    /// Steps of `haul sync` other than copying.
     pub(crate) sync: haul_sync::Options,
-    /// What is deleted from the target afterwards, if anything, once the operands are checked.
+    /// Deletion from the target after the copy, if requested; set once the operands are checked.
     pub(crate) deletion: Option<haul_delete::Options>,
 }
 
@@ -62,7 +62,7 @@ const USUAL: Preserve = Preserve::MODE.union(Preserve::OWNERSHIP).union(Preserve
 
 /// Effect of an attribute list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum AttributeChange {
     Keep,
     Drop,
 }
@@ -76,15 +76,15 @@ struct Backups {
 
 /// The flags of `haul sync` about deletion.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Deletion {
+pub(super) struct DeletionFlags {
     pub(super) wanted: bool,
     pub(super) excluded: bool,
     pub(super) limit: Option<Limit>,
     pub(super) really: bool,
 }
 
-/// The flags typed so far. Each changes it in command-line order; only the end of the line shows
-/// what they mean together.
+/// The flags typed so far. Each changes it in command-line order; their combined meaning is
+/// computed at the end of the line.
 #[derive(Debug)]
 pub(crate) struct Typed {
     pub(crate) dereference: Option<Dereference>,
@@ -105,12 +105,12 @@ pub(crate) struct Typed {
     pub(crate) debug: bool,
     pub(crate) sparse: Sparse,
     pub(crate) no_target_directory: bool,
-    pub(super) shared: Shared,
+    pub(super) shared: SharedArguments,
     pub(super) names: Vec<Vec<u8>>,
-    pub(super) layout: Layout,
+    pub(super) layout: SpdcpLayout,
     /// Factor for the block size, and the flag that gave it.
     pub(super) io_factor: Option<(&'static str, usize)>,
-    /// How often `spdcp` was given `-v`.
+    /// Number of times `spdcp` was given `-v`.
     pub(super) verbosity: u8,
     /// True if `spdcp` is to list the targets only.
     pub(super) targets_only: bool,
@@ -122,7 +122,7 @@ pub(crate) struct Typed {
     pub(crate) dry_run: bool,
     /// `haul sync`: which files differ.
     pub(super) sync: Option<Difference>,
-    pub(super) deletion: Deletion,
+    pub(super) deletion: DeletionFlags,
     pub(super) rsync_status: bool,
     /// The last of `--atomic` and `--no-atomic`.
     pub(crate) atomic: Option<Atomic>,
@@ -171,15 +171,15 @@ impl Default for Typed {
             sparse: Sparse::Auto,
             no_target_directory: false,
             // Unlike other tools, cp shows nothing unless it is asked to.
-            shared: Shared {
+            shared: SharedArguments {
                 run: RunOptions {
                     progress: ProgressOptions { when: When::Never, slow_ranks: false },
                     ..RunOptions::default()
                 },
-                ..Shared::default()
+                ..SharedArguments::default()
             },
             names: Vec::new(),
-            layout: Layout::default(),
+            layout: SpdcpLayout::default(),
             io_factor: None,
             verbosity: 0,
             targets_only: false,
@@ -190,7 +190,7 @@ impl Default for Typed {
             strict: false,
             dry_run: false,
             sync: None,
-            deletion: Deletion::default(),
+            deletion: DeletionFlags::default(),
             rsync_status: false,
             atomic: None,
             fsync: Fsync::Never,
@@ -218,7 +218,7 @@ impl Default for Typed {
 }
 
 impl Arguments for Typed {
-    fn shared(&mut self) -> &mut Shared {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -226,7 +226,7 @@ impl Arguments for Typed {
         self.names.push(word.as_bytes().to_vec());
     }
 
-    fn deferred(&self) -> Result<(), Error> {
+    fn deferred(&self) -> Result<(), FlagError> {
         self.backup_control(&Environment::default()).map(drop)
     }
 }
@@ -238,19 +238,19 @@ impl Typed {
 
     /// Reads the list of names, if one was given. The copy is then that of SOURCE onto DEST, as far
     /// as the list goes.
-    pub(super) fn read_list(&mut self) -> Result<(), Error> {
+    pub(super) fn read_list(&mut self) -> Result<(), FlagError> {
         let contents = if self.listed_contents { Contents::All } else { Contents::Listed };
         if !self.shared.read_list(contents)? {
             return Ok(());
         }
         if self.parents {
-            return Err(Error::Useless { flag: "--parents", other: "--files-from" });
+            return Err(FlagError::Useless { flag: "--parents", other: "--files-from" });
         }
         if let Some(directory) = self.target_directory.take() {
             self.names.push(directory.into_bytes());
         }
         if let Some(extra) = self.names.get(2) {
-            return Err(Error::Extra { operand: extra.clone() });
+            return Err(FlagError::Extra { operand: extra.clone() });
         }
         (self.recursive, self.no_target_directory) = (true, true);
         Ok(())
@@ -278,11 +278,11 @@ impl Typed {
     }
 
     /// `--preserve[=LIST]`.
-    pub(super) fn preserve(&mut self, list: Option<Value<'_>>) -> Result<(), Error> {
+    pub(super) fn preserve(&mut self, list: Option<Value<'_>>) -> Result<(), FlagError> {
         match list {
             None => self.preserve_usual(),
             Some(list) => {
-                self.change_attributes(list, Change::Keep)?;
+                self.change_attributes(list, AttributeChange::Keep)?;
                 self.require_preserve = true;
             }
         }
@@ -290,12 +290,12 @@ impl Typed {
     }
 
     /// `--no-preserve=LIST`.
-    pub(super) fn no_preserve(&mut self, list: Value<'_>) -> Result<(), Error> {
-        self.change_attributes(list, Change::Drop)
+    pub(super) fn no_preserve(&mut self, list: Value<'_>) -> Result<(), FlagError> {
+        self.change_attributes(list, AttributeChange::Drop)
     }
 
-    fn change_attributes(&mut self, list: Value<'_>, change: Change) -> Result<(), Error> {
-        let keep = change == Change::Keep;
+    fn change_attributes(&mut self, list: Value<'_>, change: AttributeChange) -> Result<(), FlagError> {
+        let keep = change == AttributeChange::Keep;
         for attribute in list.choose_each(ATTRIBUTES)? {
             match attribute {
                 Attribute::Kept(attribute) => self.set_attributes(attribute, change),
@@ -315,8 +315,8 @@ impl Typed {
         Ok(())
     }
 
-    fn set_attributes(&mut self, attributes: Preserve, change: Change) {
-        let keep = change == Change::Keep;
+    fn set_attributes(&mut self, attributes: Preserve, change: AttributeChange) {
+        let keep = change == AttributeChange::Keep;
         self.preserve.set(attributes, keep);
         if attributes.contains(Preserve::XATTR) {
             self.require_xattr = keep;
@@ -340,7 +340,7 @@ impl Typed {
     }
 
     /// `-u`, `--update[=UPDATE]`.
-    pub(super) fn update(&mut self, which: Option<Value<'_>>) -> Result<(), Error> {
+    pub(super) fn update(&mut self, which: Option<Value<'_>>) -> Result<(), FlagError> {
         self.existing.update = match which {
             None => Update::Older,
             Some(which) => which.choose(values::UPDATE)?,
@@ -348,7 +348,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Which files differ, for `haul sync`.
+    /// The criteria by which files differ, for `haul sync`.
     pub(super) fn difference(&mut self) -> &mut Difference {
         self.sync.get_or_insert_default()
     }
@@ -371,7 +371,7 @@ impl Typed {
     }
 
     /// `--reflink[=WHEN]`.
-    pub(super) fn share_blocks(&mut self, when: Option<Value<'_>>) -> Result<(), Error> {
+    pub(super) fn share_blocks(&mut self, when: Option<Value<'_>>) -> Result<(), FlagError> {
         self.reflink = match when {
             None => Reflink::Always,
             Some(when) => when.choose(values::REFLINK)?,
@@ -379,19 +379,19 @@ impl Typed {
         Ok(())
     }
 
-    pub(super) fn set_target_directory(&mut self, directory: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_target_directory(&mut self, directory: Value<'_>) -> Result<(), FlagError> {
         if self.target_directory.is_some() {
-            return Err(Error::TargetDirectoryTwice);
+            return Err(FlagError::TargetDirectoryTwice);
         }
         self.target_directory = Some(name(directory.bytes.to_vec())?);
         Ok(())
     }
 
-    /// Works out what the flags mean together.
+    /// Computes the combined meaning of the flags.
     ///
     /// # Errors
     /// When they contradict each other; checked in GNU's order.
-    pub(super) fn lower(mut self, environment: &Environment) -> Result<Request, Error> {
+    pub(super) fn lower(mut self, environment: &Environment) -> Result<LoweredCopy, FlagError> {
         let update = match (self.interactive, self.sync) {
             (_, Some(difference)) => Update::Different(difference),
             (Interactive::Keep, None) => Update::None,
@@ -406,7 +406,7 @@ impl Typed {
             ..self.existing.clone()
         };
         let label = self.label(environment)?;
-        self.settle_block_bytes()?;
+        self.resolve_block_bytes()?;
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment, label) };
         let sync = haul_sync::Options {
@@ -418,7 +418,7 @@ impl Typed {
             && let Some(conflict) = sync.conflict(&options, &self.shared.run.config.selection)
         {
             let (flag, other) = conflict.flags();
-            return Err(Error::Exclusive { flag, other });
+            return Err(FlagError::Exclusive { flag, other });
         }
         let operands = Operands {
             names: self.names.into_iter().map(name).collect::<Result<_, _>>()?,
@@ -431,42 +431,42 @@ impl Typed {
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
         let (resume, rsync_status) = (self.resume, self.rsync_status);
-        Ok(Request { operands, options, run, manifest, resume, rsync_status, sync, deletion: None })
+        Ok(LoweredCopy { operands, options, run, manifest, resume, rsync_status, sync, deletion: None })
     }
 
-    /// Returns what is deleted, if anything.
-    fn deletion(&self) -> Result<Option<haul_sync::Deletion>, Error> {
-        let Deletion { wanted, excluded, limit, really } = self.deletion;
+    /// Returns the rules of deletion, if it was requested.
+    fn deletion(&self) -> Result<Option<haul_sync::DeletionOptions>, FlagError> {
+        let DeletionFlags { wanted, excluded, limit, really } = self.deletion;
         let further = [("--max-delete", limit.is_some()), ("--really", really)];
         match further.into_iter().find(|(_, given)| *given) {
-            Some((flag, _)) if !wanted => return Err(Error::Requires { flag, other: "--delete" }),
+            Some((flag, _)) if !wanted => return Err(FlagError::Requires { flag, other: "--delete" }),
             None if !wanted => return Ok(None),
             _ => {}
         }
-        let usual = haul_sync::Deletion::default();
-        Ok(Some(haul_sync::Deletion { excluded, limit: limit.unwrap_or(usual.limit), really }))
+        let usual = haul_sync::DeletionOptions::default();
+        Ok(Some(haul_sync::DeletionOptions { excluded, limit: limit.unwrap_or(usual.limit), really }))
     }
 
     /// `--fsync[=WHEN]`.
-    pub(super) fn set_fsync(&mut self, when: Option<Value<'_>>) -> Result<(), Error> {
+    pub(super) fn set_fsync(&mut self, when: Option<Value<'_>>) -> Result<(), FlagError> {
         self.fsync = when.map_or(Ok(Fsync::End), |when| when.choose(values::FSYNC))?;
         Ok(())
     }
 
     /// `--manifest=FILE`.
-    pub(super) fn set_manifest(&mut self, path: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_manifest(&mut self, path: Value<'_>) -> Result<(), FlagError> {
         self.manifest = Some(name(path.output_path()?.into_os_string().into_vec())?);
         Ok(())
     }
 
     /// `--verify[=WHAT]`.
-    pub(super) fn set_verify(&mut self, what: Option<Value<'_>>) -> Result<(), Error> {
+    pub(super) fn set_verify(&mut self, what: Option<Value<'_>>) -> Result<(), FlagError> {
         self.verify = what.map_or(Ok(Verify::Target), |what| what.choose(values::VERIFY))?;
         Ok(())
     }
 
     /// `--if-changed=WHAT`: a word, which for `retry` may have a number.
-    pub(super) fn set_if_changed(&mut self, what: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_if_changed(&mut self, what: Value<'_>) -> Result<(), FlagError> {
         let Some(count) = what.bytes.strip_prefix(b"retry=") else {
             self.if_changed = Some(what.choose(values::IF_CHANGED)?);
             return Ok(());
@@ -482,7 +482,7 @@ impl Typed {
 
     /// Returns the backup method: from the command line, else from the environment, else
     /// the default.
-    pub(super) fn backup_control(&self, environment: &Environment) -> Result<Backup, Error> {
+    pub(super) fn backup_control(&self, environment: &Environment) -> Result<Backup, FlagError> {
         if !self.backup.wanted {
             return Ok(Backup::None);
         }
@@ -505,14 +505,14 @@ impl Typed {
         suffix.unwrap_or_else(|| Existing::default().suffix)
     }
 
-    /// Decides what happens to SELinux contexts. `-Z` and `--context` override `-a`, but
-    /// not `--preserve=context`.
-    fn label(&self, environment: &Environment) -> Result<Label, Error> {
+    /// Computes the rule for SELinux contexts. `-Z` and `--context` override `-a`, but not
+    /// `--preserve=context`.
+    fn label(&self, environment: &Environment) -> Result<Label, FlagError> {
         match (environment.selinux, &self.context) {
-            (false, _) if self.require_context => Err(Error::NoContexts),
+            (false, _) if self.require_context => Err(FlagError::NoContexts),
             (false, _) => Ok(Label::Attribute),
             (true, context) if self.require_context && (self.default_context || context.is_some()) => {
-                Err(Error::ContextSetAndPreserved)
+                Err(FlagError::ContextSetAndPreserved)
             }
             (true, Some(context)) => Ok(Label::Given(context.clone())),
             (true, None) if self.default_context => Ok(Label::Policy),
@@ -575,6 +575,6 @@ impl Typed {
 }
 
 /// Converts a name for the kernel.
-fn name(bytes: Vec<u8>) -> Result<CString, Error> {
-    CString::new(bytes).map_err(|_| Error::NulInName)
+fn name(bytes: Vec<u8>) -> Result<CString, FlagError> {
+    CString::new(bytes).map_err(|_| FlagError::NulInName)
 }

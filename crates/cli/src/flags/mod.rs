@@ -1,13 +1,13 @@
 //! The option system of all applets: parsing, help, completions and manual pages follow from one
 //! table per applet, and from the table of flags that all applets share.
 //!
-//! A [`Command`] has an applet's own [`Flag`]s; [`shared::SECTIONS`] has haul's. [`getopt`] splits
-//! a command line as the C library's `getopt_long` does. A flag's [`Action`] changes the applet's
-//! [`Arguments`], which the applet lowers once into immutable options. Parsing ends at the first
-//! error, in the order in which GNU finds errors.
+//! A [`AppletCommand`] has an applet's own [`FlagSpec`]s; [`shared::SECTIONS`] has haul's.
+//! [`getopt`] splits a command line as the C library's `getopt_long` does. A flag's [`Action`]
+//! changes the applet's [`Arguments`], which the applet lowers once into immutable options. Parsing
+//! ends at the first error, in the order in which GNU finds errors.
 //!
-//! A command line means what it means to the GNU program. A name that haul adds never makes one of
-//! GNU's abbreviations ambiguous and never changes its meaning.
+//! A command line has the same meaning as for the GNU program. A name that haul adds never makes
+//! one of GNU's abbreviations ambiguous and never changes its meaning.
 //!
 //! Invariant: a flag is defined in one entry of one table (test: `options.rs` compares help, manual
 //! pages and completions with the tables, and the flags' errors between applets).
@@ -33,13 +33,13 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
-pub(crate) use defaults::{Configurable, Defaults, Setting};
+pub(crate) use defaults::{Configurable, DefaultSetting, Defaults};
 pub(crate) use definitions::{Argument, Definition, Documented};
-pub(crate) use error::{Doubt, Error, Warning};
+pub(crate) use error::{Doubt, FlagError, Warning};
 pub(crate) use getopt::edits;
-use getopt::{Item, Scanner};
-pub(crate) use lower::{Request, Typed};
-pub(crate) use shared::{Information, Shared, StatisticsForm, When};
+use getopt::{GetoptItem, Scanner};
+pub(crate) use lower::{LoweredCopy, Typed};
+pub(crate) use shared::{Information, SharedArguments, StatisticsForm, When};
 pub(crate) use table::COMMAND;
 pub(crate) use values::Value;
 
@@ -47,22 +47,22 @@ pub(crate) use values::Value;
 pub(crate) enum Action<T> {
     Plain(fn(&mut T)),
     /// A required argument: attached, after `=`, or the next word.
-    Required(&'static str, fn(&mut T, Value<'_>) -> Result<(), Error>),
+    Required(&'static str, fn(&mut T, Value<'_>) -> Result<(), FlagError>),
     /// A required argument of any value.
-    Word(&'static str, fn(&mut T, Value<'_>)),
+    AnyValue(&'static str, fn(&mut T, Value<'_>)),
     /// An optional argument, only after `=`; the short form has none.
-    Optional(&'static str, fn(&mut T, Option<Value<'_>>) -> Result<(), Error>),
+    Optional(&'static str, fn(&mut T, Option<Value<'_>>) -> Result<(), FlagError>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum FlagOrigin {
     /// The GNU program: its abbreviations take precedence.
     Gnu,
     Haul,
 }
 
 /// One flag: its names, effect and help.
-pub(crate) struct Flag<T> {
+pub(crate) struct FlagSpec<T> {
     /// Its names as help lists them, such as `-r --recursive`. `-NUM` is a number in place of
     /// letters.
     names: &'static str,
@@ -71,21 +71,21 @@ pub(crate) struct Flag<T> {
     action: Action<T>,
     /// Its help; without any, the flag is not listed.
     help: &'static str,
-    owner: Owner,
+    owner: FlagOrigin,
     configurable: Configurable,
 }
 
 /// Flags under their headings of the help.
-pub(crate) type Sections<T> = &'static [(&'static str, &'static [Flag<T>])];
+pub(crate) type Sections<T> = &'static [(&'static str, &'static [FlagSpec<T>])];
 
-impl<T> Flag<T> {
+impl<T> FlagSpec<T> {
     /// A flag of the program that the applet stands in for.
     pub(crate) const fn gnu(names: &'static str, action: Action<T>, help: &'static str) -> Self {
-        Self { names, hidden: "", action, help, owner: Owner::Gnu, configurable: Configurable::No }
+        Self { names, hidden: "", action, help, owner: FlagOrigin::Gnu, configurable: Configurable::No }
     }
 
     pub(crate) const fn own(names: &'static str, action: Action<T>, help: &'static str) -> Self {
-        Self { owner: Owner::Haul, ..Self::gnu(names, action, help) }
+        Self { owner: FlagOrigin::Haul, ..Self::gnu(names, action, help) }
     }
 
     /// Adds names that help does not list.
@@ -105,7 +105,7 @@ impl<T> Flag<T> {
     }
 }
 
-impl<T: Arguments> Flag<T> {
+impl<T: Arguments> FlagSpec<T> {
     /// The flag that asks for help.
     pub(crate) const fn help(names: &'static str) -> Self {
         let action = Action::Plain(|line: &mut T| line.shared().information = Some(Information::Help));
@@ -119,25 +119,25 @@ impl<T: Arguments> Flag<T> {
     }
 }
 
-/// What an applet's flags and operands change, in command-line order.
+/// The parsed command line of an applet; its flags and operands are applied in order.
 pub(crate) trait Arguments: 'static {
-    /// Returns what the shared flags change.
-    fn shared(&mut self) -> &mut Shared;
+    /// Returns the arguments that the shared flags change.
+    fn shared(&mut self) -> &mut SharedArguments;
 
     fn operand(&mut self, word: &OsStr);
 
-    /// Takes the words after `--`.
+    /// Applies the words after `--`.
     fn rest(&mut self, words: &[OsString]) {
         words.iter().for_each(|word| self.operand(word));
     }
 
     /// Checks values that can only be judged once all flags are known.
-    fn deferred(&self) -> Result<(), Error> {
+    fn deferred(&self) -> Result<(), FlagError> {
         Ok(())
     }
 }
 
-/// Which of the shared flags an applet has.
+/// Set of shared flags that an applet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     All,
@@ -149,7 +149,7 @@ pub(crate) enum Sharing {
 }
 
 /// An applet's command line.
-pub(crate) struct Command<T: 'static> {
+pub(crate) struct AppletCommand<T: 'static> {
     /// Forms of the command line, without the program's name.
     pub(crate) usage: &'static [&'static str],
     /// Description, before the flags in the help.
@@ -160,7 +160,7 @@ pub(crate) struct Command<T: 'static> {
     pub(crate) notes: &'static str,
 }
 
-/// A flag without its effect: what the parser, help and generators need to know.
+/// A flag without its effect: the part for the parser, help and generators.
 #[derive(Clone, Copy)]
 struct Spec {
     names: &'static str,
@@ -168,35 +168,38 @@ struct Spec {
     /// Name of the argument, and whether it is optional.
     argument: Option<(&'static str, bool)>,
     help: &'static str,
-    owner: Owner,
+    owner: FlagOrigin,
     section: &'static str,
     has_letters: bool,
-    place: Place,
+    place: FlagPosition,
     configurable: Configurable,
 }
 
 /// The table that a flag is in, and the indexes of its section and in that.
 #[derive(Clone, Copy)]
-enum Place {
+enum FlagPosition {
     Own(usize, usize),
     Shared(usize, usize),
 }
 
 impl Spec {
-    fn of_each<T>(sections: Sections<T>, place: fn(usize, usize) -> Place) -> impl Iterator<Item = Self> {
+    fn of_each<T>(
+        sections: Sections<T>,
+        place: fn(usize, usize) -> FlagPosition,
+    ) -> impl Iterator<Item = Self> {
         sections.iter().enumerate().flat_map(move |(outer, (section, flags))| {
             let flags = flags.iter().enumerate();
             flags.map(move |(inner, flag)| Self::of(flag, section, place(outer, inner)))
         })
     }
 
-    fn of<T>(flag: &Flag<T>, section: &'static str, place: Place) -> Self {
+    fn of<T>(flag: &FlagSpec<T>, section: &'static str, place: FlagPosition) -> Self {
         let argument = match flag.action {
             Action::Plain(_) => None,
-            Action::Required(name, _) | Action::Word(name, _) => Some((name, false)),
+            Action::Required(name, _) | Action::AnyValue(name, _) => Some((name, false)),
             Action::Optional(name, _) => Some((name, true)),
         };
-        let Flag { names, hidden, help, owner, configurable, .. } = *flag;
+        let FlagSpec { names, hidden, help, owner, configurable, .. } = *flag;
         Self { names, hidden, argument, help, owner, section, has_letters: true, place, configurable }
     }
 
@@ -226,16 +229,16 @@ impl Spec {
     }
 }
 
-impl<T: Arguments> Command<T> {
+impl<T: Arguments> AppletCommand<T> {
     /// Returns all flags, the applet's own first. A shared flag is left out if the applet has one
     /// of that name.
     fn specs(&self) -> Vec<Spec> {
-        let mut specs: Vec<Spec> = Spec::of_each(self.sections, Place::Own).collect();
+        let mut specs: Vec<Spec> = Spec::of_each(self.sections, FlagPosition::Own).collect();
         if self.sharing != Sharing::Nothing {
             let has_letters = self.sharing != Sharing::WithoutLetters;
             let selects = self.sharing == Sharing::All;
             let own: HashSet<_> = specs.iter().map(Spec::name).collect();
-            let shared = Spec::of_each(shared::SECTIONS, Place::Shared)
+            let shared = Spec::of_each(shared::SECTIONS, FlagPosition::Shared)
                 .filter(|spec| spec.section != selection::CHOOSING || selects)
                 .filter(|spec| !own.contains(spec.name()));
             specs.extend(shared.map(|spec| Spec { has_letters, ..spec }));
@@ -257,14 +260,14 @@ impl<T: Arguments> Command<T> {
         line: &mut T,
         words: &[OsString],
         posixly_correct: bool,
-    ) -> Result<Option<Information>, Error> {
+    ) -> Result<Option<Information>, FlagError> {
         let specs = self.specs();
         let mut scanner = Scanner::new(&specs, words, posixly_correct);
         while let Some(item) = scanner.next_item()? {
             match item {
-                Item::Operand(word) => line.operand(word),
-                Item::Rest(words) => line.rest(words),
-                Item::Flag(spec, value) => {
+                GetoptItem::Operand(word) => line.operand(word),
+                GetoptItem::Rest(words) => line.rest(words),
+                GetoptItem::Flag(spec, value) => {
                     self.set(spec.place, line, value)?;
                     if let Some(information) = line.shared().information {
                         return Ok(Some(information));
@@ -275,10 +278,10 @@ impl<T: Arguments> Command<T> {
         Ok(None)
     }
 
-    fn set(&self, place: Place, line: &mut T, value: Option<Value<'_>>) -> Result<(), Error> {
+    fn set(&self, place: FlagPosition, line: &mut T, value: Option<Value<'_>>) -> Result<(), FlagError> {
         match place {
-            Place::Own(outer, inner) => self.sections[outer].1[inner].action.apply(line, value),
-            Place::Shared(outer, inner) => {
+            FlagPosition::Own(outer, inner) => self.sections[outer].1[inner].action.apply(line, value),
+            FlagPosition::Shared(outer, inner) => {
                 shared::SECTIONS[outer].1[inner].action.apply(line.shared(), value)
             }
         }
@@ -286,24 +289,24 @@ impl<T: Arguments> Command<T> {
 }
 
 impl<T> Action<T> {
-    fn apply(&self, state: &mut T, value: Option<Value<'_>>) -> Result<(), Error> {
+    fn apply(&self, state: &mut T, value: Option<Value<'_>>) -> Result<(), FlagError> {
         match (self, value) {
             (Self::Plain(set), _) => {
                 set(state);
                 Ok(())
             }
             (Self::Required(_, set), Some(value)) => set(state, value),
-            (Self::Word(_, set), Some(value)) => {
+            (Self::AnyValue(_, set), Some(value)) => {
                 set(state, value);
                 Ok(())
             }
-            (Self::Required(..) | Self::Word(..), None) => Ok(()),
+            (Self::Required(..) | Self::AnyValue(..), None) => Ok(()),
             (Self::Optional(_, set), value) => set(state, value),
         }
     }
 }
 
-/// The part of the environment that affects what a command line means.
+/// The part of the environment that affects the meaning of a command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     /// `POSIXLY_CORRECT` is set: the first operand ends the flags.
@@ -314,7 +317,7 @@ pub(crate) struct Environment {
     pub(crate) version_control: Option<Vec<u8>>,
     /// `SIMPLE_BACKUP_SUFFIX`: the backup suffix, if the command line does not give one.
     pub(crate) backup_suffix: Option<Vec<u8>>,
-    /// What configuration files and `HAUL_OPTIONS` set.
+    /// Settings of configuration files and `HAUL_OPTIONS`.
     pub(crate) defaults: Defaults,
     /// `HAUL_PROGRESS`: when progress is shown, if the command line does not say.
     pub(crate) progress: Option<Vec<u8>>,
@@ -356,12 +359,12 @@ impl Environment {
     }
 }
 
-/// Returns the outcome of a parsed command line, unless what was set before it was invalid. Help
-/// and version are shown all the same.
+/// Returns the outcome of a parsed command line, or the error of the settings made before it. Help
+/// and version are shown even then.
 pub(crate) fn after_preset(
-    preset: Result<(), Error>,
-    parsed: Result<Option<Information>, Error>,
-) -> Result<Option<Information>, Error> {
+    preset: Result<(), FlagError>,
+    parsed: Result<Option<Information>, FlagError>,
+) -> Result<Option<Information>, FlagError> {
     match parsed {
         Ok(Some(information)) => Ok(Some(information)),
         parsed => preset.and(parsed),
@@ -370,10 +373,10 @@ pub(crate) fn after_preset(
 
 /// The request of a `cp` command line.
 #[derive(Debug)]
-pub(crate) enum Parsed {
-    Copy(Box<Request>),
+pub(crate) enum CopyCommand {
+    Copy(Box<LoweredCopy>),
     /// Help or version.
-    Tell(Information),
+    Print(Information),
 }
 
 /// Parses the arguments of `cp`. `warn` is called for ignored flags, before any error.
@@ -384,7 +387,7 @@ pub(crate) fn parse(
     words: &[OsString],
     environment: Environment,
     warn: &mut dyn FnMut(Warning),
-) -> Result<Parsed, Error> {
+) -> Result<CopyCommand, FlagError> {
     let mut typed = Typed::default();
     let preset = COMMAND.preset(&mut typed, &environment);
     let parsed = COMMAND.parse(&mut typed, words, environment.posixly_correct);
@@ -393,11 +396,11 @@ pub(crate) fn parse(
         typed.take_warnings().into_iter().for_each(warn);
     }
     match parsed? {
-        Some(information) => Ok(Parsed::Tell(information)),
+        Some(information) => Ok(CopyCommand::Print(information)),
         None => {
             typed.check_job("--clients", environment.is_rank)?;
             typed.read_list()?;
-            typed.lower(&environment).map(|request| Parsed::Copy(Box::new(request)))
+            typed.lower(&environment).map(|request| CopyCommand::Copy(Box::new(request)))
         }
     }
 }

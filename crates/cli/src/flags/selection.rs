@@ -14,67 +14,71 @@ use haul_sys::{Fd, LocalTime, Timestamp, c_string, reason, seconds_of, stat_path
 
 use super::Action::{Plain, Required};
 use super::values::Bounds;
-use super::{Error, Flag, Shared, Value};
+use super::{FlagError, FlagSpec, SharedArguments, Value};
 
 /// Help heading of these flags.
 pub(super) const CHOOSING: &str = "Choosing entries";
 
 const BYTES: Bounds = Bounds { least: 0, most: i64::MAX as usize, text: "0 to 8E" };
 
-pub(super) static FLAGS: &[Flag<Shared>] = &[
-    Flag::own(
+pub(super) static FLAGS: &[FlagSpec<SharedArguments>] = &[
+    FlagSpec::own(
         "--exclude",
         Required("GLOB", |shared, value| shared.add_rule("", value)),
         "skip entries that match GLOB, in .gitignore syntax: NAME or *.EXT at any depth, DIR/ only directories, /PATH \
          or A/B from the top of the tree; the last matching rule wins",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--include",
         Required("GLOB", |shared, value| shared.add_rule("!", value)),
         "keep entries that match GLOB even if an earlier rule excludes them, but nothing below an excluded directory",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--exclude-from",
-        Required("FILE", Shared::add_rules_of),
+        Required("FILE", SharedArguments::add_rules_of),
         "read rules from FILE (- for standard input), one per line; a line that begins with ! includes",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--files-from",
         Required("FILE", |shared, value| shared.set_list(value, b'\n')),
         "process only the names listed in FILE (- for standard input), one per line; cp and sync also create their \
          parent directories, and copy the contents of a listed directory only with -r",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--files0-from",
         Required("FILE", |shared, value| shared.set_list(value, 0)),
         "like --files-from, for names separated by NUL, as printed by find -print0 and git ls-files -z",
     ),
-    Flag::own("--null", Plain(|shared| shared.null = true), "with --files-from, names are separated by NUL"),
-    Flag::own(
+    FlagSpec::own(
+        "--null",
+        Plain(|shared| shared.null = true),
+        "with --files-from, names are separated by NUL",
+    ),
+    FlagSpec::own(
         "--gitignore",
         Plain(|shared| shared.run.config.selection.gitignore = true),
         "honour the .gitignore files in the tree; --exclude and --include take precedence",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--exclude-caches",
         Plain(|shared| shared.run.config.selection.exclude_caches = true),
         "skip the contents of directories that hold a CACHEDIR.TAG, except for the tag itself",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--min-size",
         Required("SIZE", |shared, value| {
             value.size(BYTES).map(|bytes| shared.run.config.selection.size_min = Some(bytes as u64))
         }),
         "skip regular files smaller than SIZE bytes (K, M, G: powers of 1024)",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--max-size",
         Required("SIZE", |shared, value| {
             value.size(BYTES).map(|bytes| shared.run.config.selection.size_max = Some(bytes as u64))
         }),
         "leave out regular files of more than SIZE bytes",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--newer-than",
         Required("WHEN", |shared, value| {
             moment(value).map(|moment| shared.run.config.selection.newer_than = Some(moment))
@@ -82,7 +86,7 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
         "leave out regular files that were last modified at WHEN or before: 90m, 12h, 7d, 2w (ago), '2026-11-01 18:30', \
          @SECONDS, or the time of a file whose path begins with / or .",
     ),
-    Flag::own(
+    FlagSpec::own(
         "--older-than",
         Required("WHEN", |shared, value| {
             moment(value).map(|moment| shared.run.config.selection.older_than = Some(moment))
@@ -91,9 +95,9 @@ pub(super) static FLAGS: &[Flag<Shared>] = &[
     ),
 ];
 
-impl Shared {
+impl SharedArguments {
     /// Adds the rule `before` + GLOB.
-    pub(crate) fn add_rule(&mut self, before: &str, value: Value<'_>) -> Result<(), Error> {
+    pub(crate) fn add_rule(&mut self, before: &str, value: Value<'_>) -> Result<(), FlagError> {
         let glob = std::str::from_utf8(value.bytes).unwrap_or_default();
         if glob.is_empty() {
             return Err(value.refused("a pattern in UTF-8, like '*.o', 'build/' or '/docs/*.pdf'"));
@@ -107,7 +111,7 @@ impl Shared {
         Ok(())
     }
 
-    fn add_rules_of(&mut self, value: Value<'_>) -> Result<(), Error> {
+    fn add_rules_of(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         let path = value.path()?;
         self.note_input(&path)?;
         let text = read(&path).map_err(|why| sentence(&path, &reason(&why)))?;
@@ -125,32 +129,32 @@ impl Shared {
     }
 
     /// Notes that a file will be read, which may be standard input, but only once.
-    fn note_input(&mut self, path: &Path) -> Result<(), Error> {
+    fn note_input(&mut self, path: &Path) -> Result<(), FlagError> {
         if is_input(path) && std::mem::replace(&mut self.run.reads_input, true) {
-            return Err(Error::Sentence("standard input can be read only once".to_owned()));
+            return Err(FlagError::Sentence("standard input can be read only once".to_owned()));
         }
         Ok(())
     }
 
-    fn set_list(&mut self, value: Value<'_>, end: u8) -> Result<(), Error> {
+    fn set_list(&mut self, value: Value<'_>, end: u8) -> Result<(), FlagError> {
         let path = value.path()?;
         if let Some((flag, ..)) = &self.list {
-            return Err(Error::Exclusive { flag, other: value.flag });
+            return Err(FlagError::Exclusive { flag, other: value.flag });
         }
         self.note_input(&path)?;
         self.list = Some((value.flag, path, end));
         Ok(())
     }
 
-    /// Reads the list of names, if one was given. `contents` says what becomes of those in a listed
-    /// directory. Returns true if there is a list.
-    pub(crate) fn read_list(&mut self, contents: Contents) -> Result<bool, Error> {
+    /// Reads the list of names, if one was given. `contents` is the rule for the contents of listed
+    /// directories. Returns true if there is a list.
+    pub(crate) fn read_list(&mut self, contents: Contents) -> Result<bool, FlagError> {
         let Some((flag, path, end)) = &self.list else {
-            let unused = Error::Requires { flag: "--null", other: "--files-from" };
+            let unused = FlagError::Requires { flag: "--null", other: "--files-from" };
             return if self.null { Err(unused) } else { Ok(false) };
         };
         let end = if self.null { 0 } else { *end };
-        let refused = |why: &str| Error::Sentence(format!("{flag}: {}: {why}", path.display()));
+        let refused = |why: &str| FlagError::Sentence(format!("{flag}: {}: {why}", path.display()));
         let text = read(path).map_err(|why| refused(&reason(&why)))?;
         let list = NameList::parse(text, end, contents).map_err(|RefusedName { number, name, why }| {
             let why = match why {
@@ -193,33 +197,33 @@ impl Shared {
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    /// Refuses a selection that can't select what was meant.
-    pub(super) fn check_selection(&self) -> Result<(), Error> {
+    /// Refuses a selection whose rules can't have the intended effect.
+    pub(super) fn check_selection(&self) -> Result<(), FlagError> {
         let Selection { rules, gitignore, size_min, size_max, newer_than, older_than, .. } =
             &self.run.config.selection;
         let excludes = rules.iter().any(|rule| !rule.starts_with('!')) || *gitignore || self.rule_files;
         if !rules.is_empty() && !excludes && !self.includes {
-            return Err(Error::Sentence(
+            return Err(FlagError::Sentence(
                 "--exclude='!GLOB' includes, so it needs a rule that excludes".into(),
             ));
         }
         if !rules.is_empty() && !excludes {
-            return Err(Error::Requires { flag: "--include", other: "--exclude" });
+            return Err(FlagError::Requires { flag: "--include", other: "--exclude" });
         }
         if size_min.zip(*size_max).is_some_and(|(least, most)| least > most) {
-            return Err(Error::Sentence(
+            return Err(FlagError::Sentence(
                 "no file is as large as --min-size and no larger than --max-size".into(),
             ));
         }
         if newer_than.zip(*older_than).is_some_and(|(newer, older)| newer >= older) {
-            return Err(Error::Sentence("no time is after --newer-than and before --older-than".into()));
+            return Err(FlagError::Sentence("no time is after --newer-than and before --older-than".into()));
         }
         Ok(())
     }
 }
 
-fn sentence(path: &Path, why: &str) -> Error {
-    Error::Sentence(format!("--exclude-from: {}: {why}", path.display()))
+fn sentence(path: &Path, why: &str) -> FlagError {
+    FlagError::Sentence(format!("--exclude-from: {}: {why}", path.display()))
 }
 
 fn is_input(path: &Path) -> bool {
@@ -236,8 +240,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the line of a `.gitignore` file that means what a word of the command line means, where
-/// neither `#` nor a space at the end is special.
+/// Converts a word of the command line, where neither `#` nor a space at the end is special, into
+/// the equivalent line of a `.gitignore` file.
 fn as_line(glob: &str) -> String {
     let comment = if glob.starts_with('#') { "\\" } else { "" };
     let kept = glob.trim_end();
@@ -252,12 +256,12 @@ fn as_line(glob: &str) -> String {
 }
 
 /// Parses a moment: an age, a date and time, seconds since 1970, or a file with that time.
-fn moment(value: Value<'_>) -> Result<Timestamp, Error> {
+fn moment(value: Value<'_>) -> Result<Timestamp, FlagError> {
     let text = std::str::from_utf8(value.bytes).unwrap_or_default();
     let found = match value.bytes {
         [b'/' | b'.', ..] => {
             let looked = stat_path::<&Fd>(None, &c_string(value.bytes), true);
-            let failed = |why| Error::Sentence(format!("{}: cannot stat {text:?}: {why}", value.flag));
+            let failed = |why| FlagError::Sentence(format!("{}: cannot stat {text:?}: {why}", value.flag));
             return looked.map(|stat| stat.modified).map_err(failed);
         }
         [b'@', ..] => seconds(&text[1..]),

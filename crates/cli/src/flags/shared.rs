@@ -1,4 +1,4 @@
-//! The flags that all applets share: machine, hosts and what is shown.
+//! The flags that all applets share: machine, hosts and display.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use haul_flow::Limits;
 use super::Action::{Optional, Plain, Required};
 use super::selection::{self, CHOOSING};
 use super::values::{self, Bounds};
-use super::{Environment, Error, Sections, Value};
+use super::{Environment, FlagError, Sections, Value};
 use crate::progress::ProgressOptions;
 use crate::task::RunOptions;
 
@@ -52,10 +52,10 @@ pub(crate) enum When {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedArguments {
     pub(crate) run: RunOptions,
     pub(crate) information: Option<Information>,
-    /// How many times `-g` was given.
+    /// Number of times `-g` was given.
     pub(super) progress_flags: usize,
     /// First flag about how a job is started.
     pub(super) without_job: Option<&'static str>,
@@ -71,14 +71,14 @@ pub(crate) struct Shared {
     pub(super) null: bool,
 }
 
-impl Shared {
+impl SharedArguments {
     /// Returns the limits of the run, which has them from now on.
     pub(super) fn limits(&mut self) -> &Limits {
         self.run.config.limits.get_or_insert_default()
     }
 
     /// Sets when progress is shown, if the environment says.
-    pub(crate) fn set_progress(&mut self, environment: &Environment) -> Result<(), Error> {
+    pub(crate) fn set_progress(&mut self, environment: &Environment) -> Result<(), FlagError> {
         if let Some(when) = &environment.progress {
             self.run.progress.when = values::choose("$HAUL_PROGRESS", when, values::PROGRESS)?;
         }
@@ -87,19 +87,19 @@ impl Shared {
 }
 
 /// The shared flags, in help order.
-pub(super) static SECTIONS: Sections<Shared> =
+pub(super) static SECTIONS: Sections<SharedArguments> =
     &[(CHOOSING, selection::FLAGS), (MACHINE, OF_MACHINE), (HOSTS, OF_HOSTS)];
 
-type Flag = super::Flag<Shared>;
+type SharedFlag = super::FlagSpec<SharedArguments>;
 
-static OF_MACHINE: &[Flag] = &[
-    Flag::own(
+static OF_MACHINE: &[SharedFlag] = &[
+    SharedFlag::own(
         "-j --jobs",
         Required("N", |shared, value| value.count(JOBS).map(|n| shared.run.config.jobs = Some(n))),
         "use N worker threads (default: depends on the processors and file systems)",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--engine",
         Required("NAME", |shared, value| {
             value.choose(&values::engines()).map(|engine| shared.run.config.engine = engine)
@@ -107,7 +107,7 @@ static OF_MACHINE: &[Flag] = &[
         "use the I/O engine NAME: {engines}",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--queue-depth",
         Required("N", |shared, value| {
             value.count(QUEUE_DEPTH).map(|n| shared.run.config.queue_depth = Some(n))
@@ -115,7 +115,7 @@ static OF_MACHINE: &[Flag] = &[
         "keep up to N operations per worker in flight, if the engine can",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--look-ahead",
         Required("N", |shared, value| {
             value.count(LOOK_AHEAD).map(|n| shared.run.config.look_ahead = Some(n))
@@ -123,13 +123,13 @@ static OF_MACHINE: &[Flag] = &[
         "let each worker open up to N files ahead of the current one",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--nice",
         Plain(|shared| shared.run.config.nice = true),
         "run at the lowest CPU priority, and use the disk only when it is otherwise idle",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--iops-limit",
         Required("N", |shared, value| {
             let limit = value.count(values::OPERATIONS)?;
@@ -142,7 +142,7 @@ static OF_MACHINE: &[Flag] = &[
          entry that is not excluded and each block of data that is moved counts as one",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--max-latency",
         Required("MS", |shared, value| {
             let latency = values::milliseconds(value.count(values::LATENCY)?);
@@ -153,7 +153,7 @@ static OF_MACHINE: &[Flag] = &[
          and more again when they take much less (0: no limit); each rank decides for itself",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--control",
         Required("SOCKET", |shared, value| {
             shared.run.control = Some(value.output_path()?);
@@ -163,7 +163,7 @@ static OF_MACHINE: &[Flag] = &[
         "create SOCKET, through which 'haul ctl' can query, throttle, pause and stop this command; only \
          for this user, and removed at the end",
     ),
-    Flag::own(
+    SharedFlag::own(
         "-g --progress",
         Optional("WHEN", |shared, value| {
             let when = value.map_or(Ok(When::Auto), |value| value.choose(values::PROGRESS))?;
@@ -176,7 +176,7 @@ static OF_MACHINE: &[Flag] = &[
          for five seconds",
     )
     .configurable(),
-    Flag::own(
+    SharedFlag::own(
         "--stats",
         Optional("json", |shared, value| {
             let form = value.map_or(Ok(StatisticsForm::Table), |value| value.choose(values::STATISTICS))?;
@@ -187,39 +187,47 @@ static OF_MACHINE: &[Flag] = &[
          on standard output",
     )
     .configurable_without_argument(),
-    Flag::own(
+    SharedFlag::own(
         "--events",
         Required("FILE", |shared, value| value.destination().map(|events| shared.run.events = Some(events))),
         "write events to FILE as JSON Lines; fd:N writes to the open descriptor N",
     ),
-    Flag::own(
+    SharedFlag::own(
         "--log-file",
         Required("FILE", |shared, value| value.output_path().map(|path| shared.run.log_file = Some(path))),
         "append all messages, and the lines of --verbose, to FILE, with the time",
     ),
-    Flag::own("--debug", Plain(|shared| shared.run.debug = true), "print how the run was set up"),
+    SharedFlag::own("--debug", Plain(|shared| shared.run.debug = true), "print how the run was set up"),
 ];
 
-static OF_HOSTS: &[Flag] = &[
-    Flag::own(
+static OF_HOSTS: &[SharedFlag] = &[
+    SharedFlag::own(
         "--clients",
-        Required("M", Shared::set_clients),
+        Required("M", SharedArguments::set_clients),
         "run M MPI ranks: on the hosts of the current allocation, else in a batch job if there is a batch system, \
          else on this host",
     ),
-    Flag::own("--account", Required("P", Shared::set_account), "charge the batch job to account P"),
-    Flag::own(
+    SharedFlag::own(
+        "--account",
+        Required("P", SharedArguments::set_account),
+        "charge the batch job to account P",
+    ),
+    SharedFlag::own(
         "--walltime",
-        Required("TIME", Shared::set_walltime),
+        Required("TIME", SharedArguments::set_walltime),
         "limit the batch job to TIME, in seconds or as [HH:]MM:SS",
     ),
-    Flag::own("--queue", Required("QUEUE", Shared::set_queue), "submit the batch job to QUEUE"),
-    Flag::own(
+    SharedFlag::own(
+        "--queue",
+        Required("QUEUE", SharedArguments::set_queue),
+        "submit the batch job to QUEUE",
+    ),
+    SharedFlag::own(
         "--launcher",
-        Required("COMMAND", Shared::set_launcher),
+        Required("COMMAND", SharedArguments::set_launcher),
         "start the ranks with COMMAND, split at spaces; the default is the mpirun or srun that is found",
     ),
-    Flag::own(
+    SharedFlag::own(
         "--mpi-lib",
         Required("PATH", |shared, value| {
             shared.run.hosts.mpi_library = Some(value.path()?);
@@ -230,31 +238,31 @@ static OF_HOSTS: &[Flag] = &[
     ),
 ];
 
-impl Shared {
-    pub(super) fn set_clients(&mut self, value: Value<'_>) -> Result<(), Error> {
+impl SharedArguments {
+    pub(super) fn set_clients(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.run.hosts.clients = u32::try_from(value.count(CLIENTS)?).ok();
         Ok(())
     }
 
-    pub(super) fn set_account(&mut self, value: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_account(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.run.hosts.account = Some(value.name()?);
         self.needs_clients(value.flag);
         Ok(())
     }
 
-    pub(super) fn set_queue(&mut self, value: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_queue(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.run.hosts.queue = Some(value.name()?);
         self.needs_clients(value.flag);
         Ok(())
     }
 
-    pub(super) fn set_walltime(&mut self, value: Value<'_>) -> Result<(), Error> {
+    pub(super) fn set_walltime(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.run.hosts.walltime = Some(value.walltime()?);
         self.needs_clients(value.flag);
         Ok(())
     }
 
-    fn set_launcher(&mut self, value: Value<'_>) -> Result<(), Error> {
+    fn set_launcher(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         let words = value.bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let words: Vec<OsString> = words.map(|word| OsStr::from_bytes(word).to_owned()).collect();
         if words.is_empty() {
@@ -277,12 +285,12 @@ impl Shared {
 
     /// Checks that job flags apply to a job: one that is started, or one this process is a rank of.
     /// No batch job is submitted if the user says how to start the ranks.
-    pub(crate) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), Error> {
+    pub(crate) fn check_job(&self, clients: &'static str, is_rank: bool) -> Result<(), FlagError> {
         self.check_selection()?;
         let hosts = &self.run.hosts;
         let without_ranks = self.without_ranks.filter(|_| !is_rank);
         if let (Some(flag), None) = (self.without_job.or(without_ranks), hosts.clients) {
-            return Err(Error::Requires { flag, other: clients });
+            return Err(FlagError::Requires { flag, other: clients });
         }
         let of_batch = [
             ("--account", hosts.account.is_some()),
@@ -290,6 +298,6 @@ impl Shared {
             ("--walltime", hosts.walltime.is_some()),
         ];
         let useless = of_batch.into_iter().find(|(_, given)| *given && hosts.launcher.is_some());
-        useless.map_or(Ok(()), |(flag, _)| Err(Error::Useless { flag, other: "--launcher" }))
+        useless.map_or(Ok(()), |(flag, _)| Err(FlagError::Useless { flag, other: "--launcher" }))
     }
 }

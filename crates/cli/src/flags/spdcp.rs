@@ -1,13 +1,13 @@
-//! The flags of `spdcp`: single letters, and the long names of help and version. They mean what
-//! `cp`'s equivalents mean.
+//! The flags of `spdcp`: single letters, and the long names of help and version. They have the
+//! meanings of `cp`'s equivalents.
 
 use std::ffi::OsString;
 
 use super::Action::{Plain, Required};
 use super::lower::Typed;
-use super::{Command, Environment, Error, Flag, Information, Request, Sharing};
+use super::{AppletCommand, Environment, FlagError, FlagSpec, Information, LoweredCopy, Sharing};
 
-pub(crate) static COMMAND: Command<Typed> = Command {
+pub(crate) static COMMAND: AppletCommand<Typed> = AppletCommand {
     usage: &["[options] SRC DEST", "[options] SRC... DIRECTORY"],
     about: "Copy SRC to DEST, or each SRC into DIRECTORY, and stripe the copies over storage targets like their sources \
             where the file system can. With -s, clients on many hosts copy together, by MPI; in a batch job, all its \
@@ -17,44 +17,44 @@ pub(crate) static COMMAND: Command<Typed> = Command {
     notes: "",
 };
 
-static FLAGS: &[Flag<Typed>] = &[
-    Flag::help("-h --help"),
-    Flag::version("-V --version"),
-    Flag::gnu("-d", Plain(|typed| typed.targets_only = true), "list the targets and copy nothing"),
-    Flag::gnu(
+static FLAGS: &[FlagSpec<Typed>] = &[
+    FlagSpec::help("-h --help"),
+    FlagSpec::version("-V --version"),
+    FlagSpec::gnu("-d", Plain(|typed| typed.targets_only = true), "list the targets and copy nothing"),
+    FlagSpec::gnu(
         "-v",
         Plain(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
         "print each file name as it is copied; twice, also how",
     ),
-    Flag::gnu("-p", Plain(Typed::preserve_usual), "preserve mode, ownership and timestamps"),
-    Flag::gnu("-r -R", Plain(|typed| typed.recursive = true), "copy directories and their contents"),
-    Flag::gnu(
+    FlagSpec::gnu("-p", Plain(Typed::preserve_usual), "preserve mode, ownership and timestamps"),
+    FlagSpec::gnu("-r -R", Plain(|typed| typed.recursive = true), "copy directories and their contents"),
+    FlagSpec::gnu(
         "-c",
         Plain(|typed| typed.layout.reduce = true),
         "use no more storage targets than the source's data takes up",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-n",
         Plain(|typed| typed.layout.no_offset = true),
         "let the file system choose the first storage target of a file",
     ),
-    Flag::gnu("-b", Required("F", Typed::set_io_factor), "make I/O requests F times as large"),
-    Flag::gnu(
+    FlagSpec::gnu("-b", Required("F", Typed::set_io_factor), "make I/O requests F times as large"),
+    FlagSpec::gnu(
         "-s",
         Required("M", |typed, value| typed.shared.set_clients(value)),
         "copy with M clients in parallel",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-A",
         Required("P", |typed, value| typed.shared.set_account(value)),
         "charge the batch job to project P",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-w",
         Required("T", |typed, value| typed.shared.set_walltime(value)),
         "limit the batch job to T seconds (or [HH:]MM:SS)",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-q",
         Required("Q", |typed, value| typed.shared.set_queue(value)),
         "submit the batch job to queue Q",
@@ -63,32 +63,32 @@ static FLAGS: &[Flag<Typed>] = &[
 
 /// The request of a `spdcp` command line.
 #[derive(Debug)]
-pub(crate) enum Parsed {
-    Copy(Box<Request>),
+pub(crate) enum SpdcpCommand {
+    Copy(Box<LoweredCopy>),
     /// A list of the names a copy would create.
-    Targets(Box<Request>),
+    Targets(Box<LoweredCopy>),
     /// Help or version.
-    Tell(Information),
+    Print(Information),
 }
 
 /// Parses the arguments.
 ///
 /// # Errors
 /// The first error.
-pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Parsed, Error> {
+pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<SpdcpCommand, FlagError> {
     let mut typed = Typed::default();
     typed.shared.set_progress(environment)?;
     // A copy gets its source's layout too.
     typed.layout.copy = true;
     if let Some(information) = COMMAND.parse(&mut typed, words, environment.posixly_correct)? {
-        return Ok(Parsed::Tell(information));
+        return Ok(SpdcpCommand::Print(information));
     }
     typed.verbose = typed.verbosity > 0;
     typed.debug = typed.verbosity > 1;
     typed.check_job("-s", false)?;
     let targets_only = typed.targets_only;
     let request = Box::new(typed.lower(environment)?);
-    Ok(if targets_only { Parsed::Targets(request) } else { Parsed::Copy(request) })
+    Ok(if targets_only { SpdcpCommand::Targets(request) } else { SpdcpCommand::Copy(request) })
 }
 
 #[cfg(test)]
@@ -104,9 +104,9 @@ mod tests {
         line.split_whitespace().map(OsString::from).collect()
     }
 
-    fn request(line: &str) -> Request {
+    fn request(line: &str) -> LoweredCopy {
         match parse(&words(line), &Environment::default()) {
-            Ok(Parsed::Copy(request)) => *request,
+            Ok(SpdcpCommand::Copy(request)) => *request,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -149,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn what_copies_nothing_is_told_apart() {
+    fn what_copies_nothing_is_distinguished() {
         let parsed = |line: &str| parse(&words(line), &Environment::default());
-        assert!(matches!(parsed("-rd a b"), Ok(Parsed::Targets(_))));
-        assert!(matches!(parsed("-d -h"), Ok(Parsed::Tell(Information::Help))));
-        assert!(matches!(parsed("-Vx"), Ok(Parsed::Tell(Information::Version))));
+        assert!(matches!(parsed("-rd a b"), Ok(SpdcpCommand::Targets(_))));
+        assert!(matches!(parsed("-d -h"), Ok(SpdcpCommand::Print(Information::Help))));
+        assert!(matches!(parsed("-Vx"), Ok(SpdcpCommand::Print(Information::Version))));
     }
 
     #[test]

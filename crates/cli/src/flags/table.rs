@@ -3,14 +3,14 @@
 
 use haul_copy::{Atomic, Dereference};
 
-use super::Action::{Optional, Plain, Required, Word};
+use super::Action::{AnyValue, Optional, Plain, Required};
 use super::cluster::Interactive;
 use super::lower::Typed;
 use super::shared::{self, MACHINE};
 use super::values::BLOCK_BYTES;
-use super::{Command, Sharing, values};
+use super::{AppletCommand, Sharing, values};
 
-pub(crate) static COMMAND: Command<Typed> = Command {
+pub(crate) static COMMAND: AppletCommand<Typed> = AppletCommand {
     usage: &[
         "[OPTION]... [-T] SOURCE DEST",
         "[OPTION]... SOURCE... DIRECTORY",
@@ -23,20 +23,20 @@ pub(crate) static COMMAND: Command<Typed> = Command {
     notes: "Exit status is 0 if everything was copied, and 1 if not; standard error says what is missing.",
 };
 
-type Flag = super::Flag<Typed>;
+type CopyFlag = super::FlagSpec<Typed>;
 
-static GNU: &[Flag] = &[
-    Flag::gnu(
+static GNU: &[CopyFlag] = &[
+    CopyFlag::gnu(
         "-a --archive",
         Plain(Typed::archive),
         "same as -dR --preserve=all, but without errors for extended attributes that the target does not support",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "--attributes-only",
         Plain(|typed| typed.attributes_only = true),
         "copy attributes but no file data",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "--backup",
         Optional("CONTROL", |typed, control| {
             typed.back_up(control.map(|control| control.bytes));
@@ -46,124 +46,132 @@ static GNU: &[Flag] = &[
          (never): FILE~, numbered (t): FILE.~1~, or existing (nil, the default): numbered if FILE has numbered \
          backups, else simple",
     ),
-    Flag::gnu("-b", Plain(|typed| typed.back_up(None)), "same as --backup, without CONTROL"),
-    Flag::gnu(
+    CopyFlag::gnu("-b", Plain(|typed| typed.back_up(None)), "same as --backup, without CONTROL"),
+    CopyFlag::gnu(
         "--copy-contents",
         Plain(|typed| typed.copy_contents = true),
         "with -r, copy the contents of FIFOs and devices",
     ),
-    Flag::gnu("-d", Plain(Typed::copy_links_as_links), "same as --no-dereference --preserve=links"),
-    Flag::gnu(
+    CopyFlag::gnu("-d", Plain(Typed::copy_links_as_links), "same as --no-dereference --preserve=links"),
+    CopyFlag::gnu(
         "--debug",
         Plain(|typed| typed.debug = true),
         "print how each file is copied and how the run was set up; implies -v",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-L --dereference",
         Plain(|typed| typed.dereference = Some(Dereference::Always)),
         "follow all symbolic links in SOURCE",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-f --force",
         Plain(|typed| typed.existing.force = true),
         "remove a target file that cannot be opened, then retry (no effect with -n)",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-H",
         Plain(|typed| typed.dereference = Some(Dereference::Operands)),
         "follow symbolic links given on the command line",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-i --interactive",
         Plain(|typed| typed.interactive = Interactive::Ask),
         "ask before overwriting a file (cancels an earlier -n)",
     ),
-    Flag::gnu("-l --link", Plain(|typed| typed.hard_link = true), "create hard links instead of copies"),
-    Flag::gnu(
+    CopyFlag::gnu("-l --link", Plain(|typed| typed.hard_link = true), "create hard links instead of copies"),
+    CopyFlag::gnu(
         "-n --no-clobber",
         Plain(|typed| typed.interactive = Interactive::Keep),
         "keep existing files (cancels -u and an earlier -i)",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-P --no-dereference",
         Plain(|typed| typed.dereference = Some(Dereference::Never)),
         "follow no symbolic links in SOURCE",
     ),
-    Flag::gnu("-p", Plain(Typed::preserve_usual), "same as --preserve=mode,ownership,timestamps"),
-    Flag::gnu("--no-preserve", Required("ATTR_LIST", Typed::no_preserve), "do not preserve these attributes"),
-    Flag::gnu(
+    CopyFlag::gnu("-p", Plain(Typed::preserve_usual), "same as --preserve=mode,ownership,timestamps"),
+    CopyFlag::gnu(
+        "--no-preserve",
+        Required("ATTR_LIST", Typed::no_preserve),
+        "do not preserve these attributes",
+    ),
+    CopyFlag::gnu(
         "-T --no-target-directory",
         Plain(|typed| typed.no_target_directory = true),
         "never copy into DEST, even if it is a directory",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-x --one-file-system",
         Plain(|typed| typed.one_file_system = true),
         "do not descend into other file systems",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "--parents",
         Plain(|typed| typed.parents = true),
         "copy SOURCE with its full path below DIRECTORY",
     )
     .also("--path"),
-    Flag::gnu(
+    CopyFlag::gnu(
         "--preserve",
         Optional("ATTR_LIST", Typed::preserve),
         "preserve these attributes, separated by commas: mode, ownership, timestamps (the default is these \
          three), links, xattr, all",
     ),
-    Flag::gnu("-R -r --recursive", Plain(Typed::recurse), "copy directories and their contents"),
-    Flag::gnu(
+    CopyFlag::gnu("-R -r --recursive", Plain(Typed::recurse), "copy directories and their contents"),
+    CopyFlag::gnu(
         "--remove-destination",
         Plain(|typed| typed.existing.remove = true),
         "remove existing target files first, without trying to open them",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "--sparse",
         Required("WHEN", |typed, value| value.choose(values::SPARSE).map(|when| typed.sparse = when)),
         "create sparse files: auto (holes where SOURCE has them), always (wherever there are zeros), or \
          never",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "--reflink",
         Optional("WHEN", Typed::share_blocks),
         "share data blocks with SOURCE: auto (if the file system can), always (or fail; the default for WHEN), or never",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "--strip-trailing-slashes",
         Plain(|typed| typed.strip_trailing_slashes = true),
         "ignore slashes at the end of each SOURCE",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-S --suffix",
-        Word("SUFFIX", |typed, suffix| typed.set_suffix(suffix.bytes)),
+        AnyValue("SUFFIX", |typed, suffix| typed.set_suffix(suffix.bytes)),
         "make backups, and use SUFFIX instead of $SIMPLE_BACKUP_SUFFIX or ~",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-s --symbolic-link",
         Plain(|typed| typed.symbolic_link = true),
         "create symbolic links instead of copies",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-t --target-directory",
         Required("DIRECTORY", Typed::set_target_directory),
         "copy each SOURCE into DIRECTORY",
     ),
-    Flag::gnu(
+    CopyFlag::gnu(
         "-u --update",
         Optional("UPDATE", Typed::update),
         "replace these existing files: all (the default), none, none-fail (none, and that is an error), \
          or older (those older than SOURCE; the default for UPDATE)",
     ),
-    Flag::gnu("-v --verbose", Plain(|typed| typed.verbose = true), "print each file name as it is copied"),
-    Flag::gnu(
+    CopyFlag::gnu(
+        "-v --verbose",
+        Plain(|typed| typed.verbose = true),
+        "print each file name as it is copied",
+    ),
+    CopyFlag::gnu(
         "--keep-directory-symlink",
         Plain(|typed| typed.existing.keep_directory_symlink = true),
         "copy into directories behind symbolic links",
     ),
-    Flag::gnu("-Z", Plain(|typed| typed.set_context(None)), "give copies the default SELinux context"),
-    Flag::gnu(
+    CopyFlag::gnu("-Z", Plain(|typed| typed.set_context(None)), "give copies the default SELinux context"),
+    CopyFlag::gnu(
         "--context",
         Optional("CTX", |typed, context| {
             typed.set_context(context.map(|context| context.bytes));
@@ -171,50 +179,50 @@ static GNU: &[Flag] = &[
         }),
         "same as -Z, or give copies the SELinux context CTX",
     ),
-    Flag::help("--help"),
-    Flag::version("--version"),
+    CopyFlag::help("--help"),
+    CopyFlag::version("--version"),
 ];
 
-static OWN: &[Flag] = &[
-    Flag::own(
+static OWN: &[CopyFlag] = &[
+    CopyFlag::own(
         "--strict",
         Plain(|typed| typed.strict = true),
         "for copying into a directory that others may write to: follow no symbolic link in the target, replace existing \
          files instead of writing to them, and leave the attributes of existing directories alone",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--atomic",
         Plain(|typed| typed.atomic = Some(Atomic::Always)),
         "give each file its name only when it is complete, and replace existing files as a whole; the default with -r is \
          to do so for new files of 1 MiB or more",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--dry-run",
         Plain(|typed| typed.dry_run = true),
         "print what would be copied, removed and backed up, and change nothing",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--resume",
         Plain(|typed| typed.resume = true),
         "resume an interrupted run of the same command; progress is kept in a hidden file, which is removed at the end",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--journal",
         Required("FILE", Typed::set_journal),
         "like --resume, but keep the record in FILE: the same copy, run again, copies only what has changed",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--no-atomic",
         Plain(|typed| typed.atomic = Some(Atomic::Never)),
         "write all files under their own names",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--manifest",
         Required("FILE", Typed::set_manifest),
         "write the names of all copies and their hashes to FILE, which appears when it is complete; 'b3sum -c' and 'haul \
          sum -c' check it",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--manifest-format",
         Required("NAME", |typed, value| {
             value.choose(values::MANIFEST_FORMAT).map(|format| typed.manifest_format = Some(format))
@@ -222,7 +230,7 @@ static OWN: &[Flag] = &[
         "write the manifest in this form: b3sum (the default), bsd (lines with the name of the hash), json (an object on \
          each line, with the size) or mhl (an ASC Media Hash List, with xxh128, xxh64 or md5)",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--hash",
         Required("NAME", |typed, value| value.choose(values::HASH).map(|hash| typed.hash = Some(hash))),
         "write hashes of this kind to the manifest: blake3 (the default), xxh128, xxh64, sha256 or md5; --verify compares \
@@ -231,32 +239,32 @@ static OWN: &[Flag] = &[
 ];
 
 /// Options of every copy: how it is made safe, and how the machine is used.
-pub(super) static COPYING: &[Flag] = &[
-    Flag::own(
+pub(super) static COPYING: &[CopyFlag] = &[
+    CopyFlag::own(
         "--fsync",
         Optional("WHEN", Typed::set_fsync),
         "wait until the copy is on storage: end (all of it at the end of the run; the default for WHEN) or each (each \
          file before the next)",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--verify",
         Optional("WHAT", Typed::set_verify),
         "read each file again and compare its hash: target (from the target's device; the default for WHAT), both (also \
          the source, from its device) or stream (the target, from memory); what differs is copied again",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--if-changed",
         Required("WHAT", Typed::set_if_changed),
         "what to do about a file that is written to while it is copied: ignore (the default), warn, or retry[=N] (the \
          default with --verify: copy it again, up to N times, 3 by default, then warn); a warning sets the exit status",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--on-full",
         Required("WHAT", |typed, value| value.choose(values::ON_FULL).map(|what| typed.on_full = what)),
         "what to do when the target's file system is full: stop (the file is an error; the default) or pause (wait until \
          there is room, then go on with the same file)",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--bwlimit",
         Required("RATE", |typed, value| {
             let rate = value.rate()?;
@@ -268,7 +276,7 @@ pub(super) static COPYING: &[Flag] = &[
          not count",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--block-size",
         Required("SIZE", |typed, value| {
             value.size(BLOCK_BYTES).map(|n| typed.shared.run.config.block_bytes = Some(n))
@@ -276,7 +284,7 @@ pub(super) static COPYING: &[Flag] = &[
         "read and write up to SIZE bytes at a time (K, M, G: powers of 1024; KB, MB, GB: powers of 1000)",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--ops",
         Required("WAY", |typed, value| {
             value.choose(values::OPS).map(|ops| typed.shared.run.config.ops = Some(ops))
@@ -285,59 +293,59 @@ pub(super) static COPYING: &[Flag] = &[
          submitted and awaited together)",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--direct",
         Plain(|typed| typed.shared.run.config.switches.direct = true),
         "use direct I/O, bypassing the page cache, where both file systems support it",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--registered-buffers",
         Plain(|typed| typed.shared.run.config.switches.registered_buffers = true),
         "register the buffers with the kernel (io-uring)",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--direct-descriptors",
         Plain(|typed| typed.shared.run.config.switches.direct_descriptors = true),
         "register open files with the kernel (io-uring)",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--fallocate",
         Plain(|typed| typed.shared.run.config.switches.allocate = true),
         "preallocate each target file before writing it",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--no-fallocate",
         Plain(|typed| typed.shared.run.config.switches.allocate = false),
         "do not preallocate target files (the default)",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--no-readahead",
         Plain(|typed| typed.shared.run.config.switches.read_ahead = false),
         "do not prefetch the data of files that are copied next",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--no-advise",
         Plain(|typed| typed.shared.run.config.switches.advise = false),
         "do not advise the kernel how files are read",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--drop-cache",
         Plain(|typed| typed.shared.run.config.switches.drop_cache = true),
         "drop the copied data from the page cache",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--no-directory-first",
         Plain(|typed| typed.shared.run.config.switches.directory_first = false),
         "list the next directory only when no files are left to copy",
     )
     .configurable(),
-    Flag::own(
+    CopyFlag::own(
         "--no-inode-order",
         Plain(|typed| typed.shared.run.config.switches.inode_order = false),
         "copy the files of a directory in listing order",
@@ -345,34 +353,34 @@ pub(super) static COPYING: &[Flag] = &[
     .configurable(),
 ];
 
-pub(super) static HOSTS: &[Flag] = &[
-    Flag::own(
+pub(super) static HOSTS: &[CopyFlag] = &[
+    CopyFlag::own(
         "--walk",
         Required("WHO", Typed::set_walk),
         "who lists directories: launch, the process that starts the job (the default), or ranks, for file systems \
          with many metadata servers",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--range-size",
         Required("SIZE", Typed::set_range_bytes),
         "split large files into ranges of SIZE, which several ranks copy; the default depends on the file; --verify and \
          --manifest round it up to whole MiB",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--copy-layout",
         Plain(|typed| typed.layout.copy = true),
         "stripe each file over storage targets like its source, where the file system can; the default is the layout \
          of the directory",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--reduce-stripes",
         Plain(|typed| typed.layout.reduce = true),
         "like --copy-layout, but use no more storage targets than the source's data takes up",
     ),
-    Flag::own(
+    CopyFlag::own(
         "--no-stripe-offset",
         Plain(|typed| typed.layout.no_offset = true),
         "like --copy-layout, but let the file system choose the first storage target",
     ),
-    Flag::own("--io-factor", Required("F", Typed::set_io_factor), "make blocks F times as large"),
+    CopyFlag::own("--io-factor", Required("F", Typed::set_io_factor), "make blocks F times as large"),
 ];

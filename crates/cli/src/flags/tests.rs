@@ -1,4 +1,4 @@
-//! Tests what command lines mean, against the installed GNU cp where it has an opinion.
+//! Tests the meaning of command lines, compared with the installed GNU cp where that has the flags.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,7 +10,7 @@ use haul_copy::{
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
 use haul_engine::Choice;
-use haul_testkit::{Program, require};
+use haul_testkit::{CopyProgram, require};
 use proptest::prelude::*;
 
 use super::*;
@@ -20,13 +20,13 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }
 
-fn parse(words: &[OsString], environment: Environment) -> Result<Parsed, Error> {
+fn parse(words: &[OsString], environment: Environment) -> Result<CopyCommand, FlagError> {
     super::parse(words, environment, &mut |_| {})
 }
 
-fn request(line: &str) -> Request {
+fn request(line: &str) -> LoweredCopy {
     match parse(&words(line), Environment::default()) {
-        Ok(Parsed::Copy(request)) => *request,
+        Ok(CopyCommand::Copy(request)) => *request,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -67,8 +67,8 @@ fn progress_is_shown_as_the_environment_says_unless_a_flag_does() {
     let progress = |line: &str, when: &str| {
         let progress = Some(when.as_bytes().to_vec());
         match parse(&words(line), Environment { progress, ..Environment::default() }) {
-            Ok(Parsed::Copy(request)) => Ok(request.run.progress.when),
-            Ok(Parsed::Tell(_)) => panic!("{line}"),
+            Ok(CopyCommand::Copy(request)) => Ok(request.run.progress.when),
+            Ok(CopyCommand::Print(_)) => panic!("{line}"),
             Err(error) => Err(format!("{error:?}")),
         }
     };
@@ -96,7 +96,7 @@ fn flags_may_stand_anywhere_and_bundled() {
 fn posixly_correct_ends_flags_at_the_first_operand() {
     let environment = Environment { posixly_correct: true, ..Environment::default() };
     let parsed = parse(&words("-v a -r b -- c"), environment);
-    let Ok(Parsed::Copy(request)) = parsed else { panic!("{parsed:?}") };
+    let Ok(CopyCommand::Copy(request)) = parsed else { panic!("{parsed:?}") };
     assert!(request.options.verbose && !request.options.recursive && request.options.through_dangling);
     let names: Vec<_> = request.operands.names.iter().map(|name| name.to_str().unwrap()).collect();
     assert_eq!(names, ["a", "-r", "b", "--", "c"]);
@@ -184,7 +184,7 @@ fn backups_are_made_as_the_line_says_else_the_environment() {
             ..Environment::default()
         };
         match parse(&words(line), environment) {
-            Ok(Parsed::Copy(request)) => {
+            Ok(CopyCommand::Copy(request)) => {
                 let existing = request.options.existing;
                 Ok((existing.backup, existing.suffix.to_str().unwrap().to_owned()))
             }
@@ -210,7 +210,7 @@ fn backups_are_made_as_the_line_says_else_the_environment() {
 }
 
 #[test]
-fn a_wrong_kind_of_backup_is_told_of_with_what_means_the_same() {
+fn a_wrong_kind_of_backup_is_reported_with_the_equivalents() {
     let said = refusal(&words("--backup=n a b"), Charset::Ascii).unwrap();
     let wanted = "cp: ambiguous argument 'n' for 'backup type'\nValid arguments are:\n  - 'none', 'off'\n  \
                   - 'simple', 'never'\n  - 'existing', 'nil'\n  - 'numbered', 't'\n\
@@ -283,7 +283,7 @@ fn numbers_that_make_no_sense_are_refused() {
         ["0", "1025", "-1", "+1", "1.5", "x", "4k", "99999999999999999999999999999999999999999", "0x4", " 4"]
     {
         let refused = parse(&[OsString::from(format!("--jobs={bad}"))], Environment::default());
-        assert!(matches!(refused, Err(Error::Number { flag: "--jobs", .. })), "{bad}");
+        assert!(matches!(refused, Err(FlagError::Number { flag: "--jobs", .. })), "{bad}");
     }
     for bad in [
         "0",
@@ -299,7 +299,7 @@ fn numbers_that_make_no_sense_are_refused() {
         "1 K",
     ] {
         let refused = parse(&[OsString::from(format!("--block-size={bad}"))], Environment::default());
-        assert!(matches!(refused, Err(Error::Number { flag: "--block-size", .. })), "{bad}");
+        assert!(matches!(refused, Err(FlagError::Number { flag: "--block-size", .. })), "{bad}");
     }
     assert_eq!(
         first_line("-j 0"),
@@ -316,7 +316,7 @@ fn numbers_that_make_no_sense_are_refused() {
 fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
     // Each abbreviation means the same with haul's names in the table as among GNU's alone.
     let specs = COMMAND.specs();
-    let gnu: Vec<_> = specs.iter().filter(|spec| spec.owner == Owner::Gnu).collect();
+    let gnu: Vec<_> = specs.iter().filter(|spec| spec.owner == FlagOrigin::Gnu).collect();
     for long in gnu.iter().flat_map(|spec| spec.longs()) {
         for abbreviation in (1..long.len()).map(|end| &long[..end]) {
             let begins = |spec: &&&Spec| spec.longs().any(|long| long.starts_with(abbreviation));
@@ -325,9 +325,11 @@ fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
             let line = [OsString::from(format!("--{abbreviation}")), "x".into()];
             let found = getopt::Scanner::new(&specs, &line, false).next_item();
             match (exact, targets.as_slice(), found) {
-                (Some(exact), _, Ok(Some(Item::Flag(spec, _)))) => assert_eq!(spec.name(), exact.name()),
-                (None, [target], Ok(Some(Item::Flag(spec, _)))) => assert_eq!(spec.name(), *target),
-                (None, [_, _, ..], Err(Error::Ambiguous { possibilities, .. })) => {
+                (Some(exact), _, Ok(Some(GetoptItem::Flag(spec, _)))) => {
+                    assert_eq!(spec.name(), exact.name())
+                }
+                (None, [target], Ok(Some(GetoptItem::Flag(spec, _)))) => assert_eq!(spec.name(), *target),
+                (None, [_, _, ..], Err(FlagError::Ambiguous { possibilities, .. })) => {
                     let of = |target: &str| possibilities.iter().any(|long| target[2..] == **long);
                     assert!(targets.iter().all(|target| of(target)), "--{abbreviation}");
                 }
@@ -352,7 +354,7 @@ fn labels_are_kept_or_given_where_there_are_any() {
     let label = |line: &str, selinux| {
         let environment = Environment { selinux, ..Environment::default() };
         match parse(&words(line), environment) {
-            Ok(Parsed::Copy(request)) => Ok(request.options.label),
+            Ok(CopyCommand::Copy(request)) => Ok(request.options.label),
             Ok(_) => panic!("{line}"),
             Err(error) => Err(error),
         }
@@ -366,8 +368,8 @@ fn labels_are_kept_or_given_where_there_are_any() {
     assert_eq!(label("--preserve=context a b", true), kept(true));
     assert_eq!(label("-a --context=u:r:t a b", true), Ok(Label::Given(c"u:r:t".into())));
     for line in ["--preserve=context --context=u:r:t a b", "--preserve=context -Z a b"] {
-        assert_eq!(label(line, true), Err(Error::ContextSetAndPreserved), "{line}");
-        assert_eq!(label(line, false), Err(Error::NoContexts), "{line}");
+        assert_eq!(label(line, true), Err(FlagError::ContextSetAndPreserved), "{line}");
+        assert_eq!(label(line, false), Err(FlagError::NoContexts), "{line}");
     }
     for line in ["-Z a b", "--context a b", "-aZ a b"] {
         assert_eq!(label(line, true), Ok(Label::Policy), "{line}");
@@ -378,12 +380,12 @@ fn labels_are_kept_or_given_where_there_are_any() {
 
 #[test]
 fn help_and_version_end_the_command_line() {
-    let told = |line: &str| match parse(&words(line), Environment::default()) {
-        Ok(Parsed::Tell(information)) => information,
+    let printed = |line: &str| match parse(&words(line), Environment::default()) {
+        Ok(CopyCommand::Print(information)) => information,
         other => panic!("{line}: {other:?}"),
     };
-    assert_eq!(told("-v --help --nonsense"), Information::Help);
-    assert_eq!(told("--vers a b"), Information::Version);
+    assert_eq!(printed("-v --help --nonsense"), Information::Help);
+    assert_eq!(printed("--vers a b"), Information::Version);
     assert_eq!(first_line("--nonsense --help"), "cp: unrecognized option '--nonsense'");
 }
 
@@ -468,7 +470,7 @@ fn in_every_release(message: String) -> String {
 
 #[test]
 fn errors_are_worded_as_by_gnu() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     for line in REFUSED {
         for (locale, charset) in [("C", Charset::Ascii), ("C.UTF-8", Charset::Utf8)] {
             let ours = refusal(&words(line), charset).expect(line);
@@ -480,7 +482,7 @@ fn errors_are_worded_as_by_gnu() {
 
 #[test]
 fn a_letter_may_be_any_byte() {
-    require!(Program::needs_gnu());
+    require!(CopyProgram::needs_gnu());
     for byte in 1..=255u8 {
         let line = [OsString::from_vec(vec![b'-', byte]), OsString::from("--nonsense")];
         if b"biuSZjgt-".contains(&byte) {
@@ -514,7 +516,7 @@ proptest! {
 
     #[test]
     fn random_lines_are_understood_as_by_gnu(line in prop::collection::vec(word(), 1..6), posixly_correct: bool) {
-        if Program::needs_gnu().is_none() {
+        if CopyProgram::needs_gnu().is_none() {
             let line: Vec<_> = line.iter().map(OsString::from).collect();
             let empty = tempfile::tempdir().unwrap();
             let mut gnu = Command::new("cp");
@@ -525,17 +527,17 @@ proptest! {
             let theirs = gnu.output().unwrap().stderr.escape_ascii().to_string();
             let messages = Messages::new("cp", Charset::Ascii);
             match parse(&line, Environment { posixly_correct, ..Environment::default() }) {
-                Err(Error::Ambiguous { possibilities, .. }) if possibilities.contains(&"debug") => {}
+                Err(FlagError::Ambiguous { possibilities, .. }) if possibilities.contains(&"debug") => {}
                 Err(error) => prop_assert_eq!(messages.wrong_flags(&error).escape_ascii().to_string(), theirs),
-                Ok(Parsed::Copy(request)) => prop_assert!(agrees(&request, &theirs), "{:?}: {}", request, theirs),
-                Ok(Parsed::Tell(_)) => prop_assert!(theirs.is_empty()),
+                Ok(CopyCommand::Copy(request)) => prop_assert!(agrees(&request, &theirs), "{:?}: {}", request, theirs),
+                Ok(CopyCommand::Print(_)) => prop_assert!(theirs.is_empty()),
             }
         }
     }
 }
 
 /// True if GNU cp saw the operands that we see: it names the first bad one.
-fn agrees(request: &Request, theirs: &str) -> bool {
+fn agrees(request: &LoweredCopy, theirs: &str) -> bool {
     let operands = &request.operands;
     let names: Vec<_> = operands.names.iter().map(|name| name.to_str().unwrap()).collect();
     let wanted = match (names.as_slice(), operands.target_directory.as_deref(), operands.no_target_directory)
@@ -554,7 +556,7 @@ fn agrees(request: &Request, theirs: &str) -> bool {
 #[test]
 fn a_mistyped_option_is_recognised() {
     let meant = |line: &str| match parse(&words(line), Environment::default()) {
-        Err(error @ Error::Unrecognized { .. }) => {
+        Err(error @ FlagError::Unrecognized { .. }) => {
             String::from_utf8(Messages::new("cp", Charset::Ascii).suggestion(&error)).unwrap()
         }
         other => panic!("{line}: {other:?}"),
@@ -566,7 +568,7 @@ fn a_mistyped_option_is_recognised() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_unless_told_otherwise() {
+fn a_full_disk_is_an_error_by_default() {
     assert_eq!(options("a b").on_full, OnFull::Stop);
     assert_eq!(options("--on-full=pause a b").on_full, OnFull::Pause);
     assert_eq!(options("--on-full=pause --on-full=stop a b").on_full, OnFull::Stop);

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_cluster::Walk;
+use haul_cluster::WalkPlacement;
 use haul_copy::{Backup, Fsync, IfChanged, OnFull, Reflink, Sparse, Update, Verify};
 use haul_delete::Limit;
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
 use haul_engine::{Choice, ENGINES, Ops};
 
-use super::{Doubt, Error, StatisticsForm, When};
+use super::{Doubt, FlagError, StatisticsForm, When};
 use crate::line_file::Destination;
 
 /// `--bwlimit`, in bytes per second.
@@ -43,12 +43,12 @@ pub(crate) struct Value<'a> {
 
 impl Value<'_> {
     /// Returns the meaning of a keyword, which may be abbreviated.
-    pub(crate) fn choose<T: Copy + PartialEq>(self, words: &Words<T>) -> Result<T, Error> {
+    pub(crate) fn choose<T: Copy + PartialEq>(self, words: &Words<T>) -> Result<T, FlagError> {
         choose(self.flag, self.bytes, words)
     }
 
     /// Returns the meanings of keywords separated by commas.
-    pub(crate) fn choose_each<T: Copy + PartialEq>(self, words: &Words<T>) -> Result<Vec<T>, Error> {
+    pub(crate) fn choose_each<T: Copy + PartialEq>(self, words: &Words<T>) -> Result<Vec<T>, FlagError> {
         self.bytes.split(|byte| *byte == b',').map(|word| choose(self.flag, word, words)).collect()
     }
 
@@ -61,13 +61,13 @@ impl Value<'_> {
         String::from_utf8_lossy(self.bytes).into_owned()
     }
 
-    /// Returns the error for a value that is not what is wanted.
-    pub(crate) fn refused(self, wanted: &str) -> Error {
-        Error::Number { value: self.bytes.to_vec(), flag: self.flag, wanted: wanted.to_owned() }
+    /// Returns the error for an invalid value.
+    pub(crate) fn refused(self, wanted: &str) -> FlagError {
+        FlagError::Number { value: self.bytes.to_vec(), flag: self.flag, wanted: wanted.to_owned() }
     }
 
     /// Parses a whole number.
-    pub(crate) fn count(self, bounds: Bounds) -> Result<usize, Error> {
+    pub(crate) fn count(self, bounds: Bounds) -> Result<usize, FlagError> {
         number(self.bytes)
             .and_then(|number| within(number, bounds))
             .ok_or_else(|| self.refused(&format!("a whole number from {}", bounds.text)))
@@ -75,7 +75,7 @@ impl Value<'_> {
 
     /// Parses a number of bytes: a whole number with an optional unit. `K`, `KiB`, `M`, `MiB`, ...
     /// are powers of 1024; `KB`, `MB`, ... are powers of 1000.
-    pub(crate) fn size(self, bounds: Bounds) -> Result<usize, Error> {
+    pub(crate) fn size(self, bounds: Bounds) -> Result<usize, FlagError> {
         let digits = self.bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (amount, unit) = self.bytes.split_at(digits);
         number(amount)
@@ -86,7 +86,7 @@ impl Value<'_> {
     }
 
     /// Parses how much may be deleted: a number of entries, or a percentage.
-    pub(crate) fn deletions(self) -> Result<Limit, Error> {
+    pub(crate) fn deletions(self) -> Result<Limit, FlagError> {
         let limit = match self.bytes.strip_suffix(b"%") {
             Some(percent) => {
                 number(percent).and_then(|percent| u8::try_from(percent).ok()).map(Limit::Percent)
@@ -99,7 +99,7 @@ impl Value<'_> {
 
     /// Parses a number of bytes per second, as rsync does: without a unit, it is in KiB. `None` if
     /// it is 0, which is no limit.
-    pub(crate) fn rate(self) -> Result<Option<u64>, Error> {
+    pub(crate) fn rate(self) -> Result<Option<u64>, FlagError> {
         let has_unit = self.bytes.last().is_some_and(|last| !last.is_ascii_digit());
         let unit: &[u8] = if has_unit { b"" } else { b"K" };
         let bytes = &[self.bytes, unit].concat();
@@ -107,7 +107,7 @@ impl Value<'_> {
         rate.map(|rate| (rate > 0).then_some(rate as u64))
     }
 
-    pub(crate) fn path(self) -> Result<PathBuf, Error> {
+    pub(crate) fn path(self) -> Result<PathBuf, FlagError> {
         if self.bytes.is_empty() || self.bytes.contains(&0) {
             return Err(self.refused("the name of a file"));
         }
@@ -116,7 +116,7 @@ impl Value<'_> {
 
     /// Parses the name of a file to write. Nothing but data goes to standard output, which others
     /// call `-`.
-    pub(crate) fn output_path(self) -> Result<PathBuf, Error> {
+    pub(crate) fn output_path(self) -> Result<PathBuf, FlagError> {
         if self.bytes == b"-" {
             return Err(self.refused("the name of a file; one that is called - is ./-"));
         }
@@ -124,7 +124,7 @@ impl Value<'_> {
     }
 
     /// Parses where lines go: `fd:N`, or a file.
-    pub(crate) fn destination(self) -> Result<Destination, Error> {
+    pub(crate) fn destination(self) -> Result<Destination, FlagError> {
         let Some(number) = self.bytes.strip_prefix(b"fd:") else {
             return self.output_path().map(Destination::File);
         };
@@ -140,7 +140,7 @@ impl Value<'_> {
 
     /// Parses a name for a batch system. It ends up on command lines of other programs, so spaces,
     /// control characters and leading dashes are refused.
-    pub(crate) fn name(self) -> Result<String, Error> {
+    pub(crate) fn name(self) -> Result<String, FlagError> {
         let text = std::str::from_utf8(self.bytes).unwrap_or_default();
         let odd = |letter: char| letter.is_whitespace() || letter.is_control();
         if text.is_empty() || text.starts_with('-') || text.contains(odd) {
@@ -150,7 +150,7 @@ impl Value<'_> {
     }
 
     /// Parses a duration: seconds, `MM:SS` or `HH:MM:SS`.
-    pub(crate) fn walltime(self) -> Result<Duration, Error> {
+    pub(crate) fn walltime(self) -> Result<Duration, FlagError> {
         let number = |digits: &str| number(digits.as_bytes()).and_then(|number| u64::try_from(number).ok());
         let sixtieths = |digits: &str| number(digits).filter(|number| *number < 60);
         let text = std::str::from_utf8(self.bytes).unwrap_or_default();
@@ -219,10 +219,10 @@ pub(crate) const HASH: &Words<Algorithm> = &[
 ///
 /// # Errors
 /// For MHL files with others than the standard's.
-pub(crate) fn check_manifest(format: Format, algorithm: Algorithm) -> Result<(), Error> {
+pub(crate) fn check_manifest(format: Format, algorithm: Algorithm) -> Result<(), FlagError> {
     if format == Format::Mhl && matches!(algorithm, Algorithm::Blake3 | Algorithm::Sha256) {
         let name = algorithm.name();
-        return Err(Error::Sentence(format!(
+        return Err(FlagError::Sentence(format!(
             "an MHL file cannot have {name} hashes: use --hash=xxh128, xxh64 or md5"
         )));
     }
@@ -232,7 +232,7 @@ pub(crate) fn check_manifest(format: Format, algorithm: Algorithm) -> Result<(),
 pub(crate) const VERIFY: &Words<Verify> =
     &[("target", Verify::Target), ("both", Verify::Both), ("stream", Verify::Stream)];
 
-/// What `--if-changed=retry` does, unless a number is given.
+/// Meaning of `--if-changed=retry` without a number.
 pub(crate) const USUAL_RETRY: IfChanged = IfChanged::Retry(3);
 /// `--if-changed=retry=N`: whatever changes a thousand times never stops.
 pub(crate) const RETRIES: Bounds = Bounds { least: 1, most: 1000, text: "1 to 1000" };
@@ -247,7 +247,8 @@ pub(crate) const OPS: &Words<Ops> = &[("single", Ops::Single), ("multi", Ops::Mu
 pub(crate) const PROGRESS: &Words<When> =
     &[("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
 
-pub(crate) const WALK: &Words<Walk> = &[("launch", Walk::Launch), ("ranks", Walk::Ranks)];
+pub(crate) const WALK: &Words<WalkPlacement> =
+    &[("launch", WalkPlacement::Launch), ("ranks", WalkPlacement::Ranks)];
 pub(crate) const STATISTICS: &Words<StatisticsForm> = &[("json", StatisticsForm::Json)];
 
 /// `--engine`: automatic choice, then all engines.
@@ -264,7 +265,7 @@ pub(crate) fn choose<T: Copy + PartialEq>(
     flag: &'static str,
     value: &[u8],
     words: &Words<T>,
-) -> Result<T, Error> {
+) -> Result<T, FlagError> {
     if let Some((_, meaning)) = words.iter().find(|(name, _)| name.as_bytes() == value) {
         return Ok(*meaning);
     }
@@ -276,7 +277,7 @@ pub(crate) fn choose<T: Copy + PartialEq>(
     };
     let same = words.chunk_by(|(_, one), (_, other)| one == other);
     let valid = same.map(|words| words.iter().map(|(name, _)| *name).collect()).collect();
-    Err(Error::Value { doubt, value: value.to_vec(), flag, valid })
+    Err(FlagError::Value { doubt, value: value.to_vec(), flag, valid })
 }
 
 /// `--block-size`: from the smallest sector to the largest buffer an operation can have.

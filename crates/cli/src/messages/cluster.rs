@@ -1,9 +1,9 @@
-//! Sentences about runs of several processes, beside those of the kinds of `haul-cluster`.
+//! Sentences about runs of several processes, other than those of the kinds of `haul-cluster`.
 
 use std::fmt::Display;
 use std::path::Path;
 
-use haul_cluster::batch::{Event, Outcome, Over};
+use haul_cluster::batch::{BatchEvent, BatchOutcome, Over};
 use haul_journal::JournalError;
 
 /// A process group of `clients` processes can't be started.
@@ -30,26 +30,30 @@ pub(crate) fn journal(path: &Path, error: &JournalError) -> String {
 }
 
 /// Something happened to the batch job `job`.
-pub(crate) fn event(job: &str, event: &Event) -> String {
+pub(crate) fn event(job: &str, event: &BatchEvent) -> String {
     match event {
-        Event::Submitted(job) => format!("submitted job {job}"),
-        Event::Waiting(reason) => format!("job {job} is waiting: {reason}"),
-        Event::Requeued(reason) => format!("job {job} was requeued and is waiting: {reason}"),
-        Event::Running => format!("job {job} is running"),
-        Event::Unanswered(error) => format!("cannot query job {job}, trying again: {error}"),
-        Event::Cancelling => format!("cancelling job {job}"),
-        Event::NotCancelled(error) => format!("cannot cancel job {job}, trying again: {error}"),
+        BatchEvent::Submitted(job) => format!("submitted job {job}"),
+        BatchEvent::Waiting(reason) => format!("job {job} is waiting: {reason}"),
+        BatchEvent::Requeued(reason) => format!("job {job} was requeued and is waiting: {reason}"),
+        BatchEvent::Running => format!("job {job} is running"),
+        BatchEvent::Unanswered(error) => format!("cannot query job {job}, trying again: {error}"),
+        BatchEvent::Cancelling => format!("cancelling job {job}"),
+        BatchEvent::NotCancelled(error) => format!("cannot cancel job {job}, trying again: {error}"),
     }
 }
 
-/// How a batch job ended; `None` if its command's exit status says it all.
-pub(crate) fn outcome(outcome: &Outcome) -> Option<String> {
+/// Message about the end of a batch job; `None` if its command's exit status is enough.
+pub(crate) fn outcome(outcome: &BatchOutcome) -> Option<String> {
     Some(match outcome {
-        Outcome::Finished(_) => return None,
-        Outcome::GivenUp { job, spool, .. } => format!("job {job} gave up; {}", resume(spool)),
-        Outcome::Lost { job, over, spool } => format!("job {job} {}; {}", ended(over), resume(spool)),
-        Outcome::Interrupted { job, gone: true, .. } => format!("job {job} was cancelled"),
-        Outcome::Interrupted { job, gone: false, .. } => {
+        BatchOutcome::Finished(_) => return None,
+        BatchOutcome::GivenUp { job, job_directory, .. } => {
+            format!("job {job} gave up; {}", resume(job_directory))
+        }
+        BatchOutcome::Lost { job, over, job_directory } => {
+            format!("job {job} {}; {}", ended(over), resume(job_directory))
+        }
+        BatchOutcome::Interrupted { job, gone: true, .. } => format!("job {job} was cancelled"),
+        BatchOutcome::Interrupted { job, gone: false, .. } => {
             format!("cannot confirm that job {job} was cancelled; it may still be running")
         }
     })
@@ -67,11 +71,11 @@ fn ended(over: &Over) -> String {
 
 /// Hint for resuming a copy that a job did not finish. A job has no journal if it never began, or
 /// writes a manifest.
-fn resume(spool: &Path) -> String {
-    let journal = spool.join("journal");
+fn resume(job_directory: &Path) -> String {
+    let journal = job_directory.join("journal");
     match journal.exists() {
         true => format!("to resume, add --journal={}", journal.display()),
-        false => format!("nothing can be resumed; its log is in {}", spool.display()),
+        false => format!("nothing can be resumed; its log is in {}", job_directory.display()),
     }
 }
 
@@ -82,16 +86,18 @@ mod tests {
     #[test]
     fn a_lost_job_says_how_to_resume() {
         let folder = tempfile::tempdir().unwrap();
-        let (spool, journal) = (folder.path(), folder.path().join("journal"));
-        let lost = |over| Outcome::Lost { job: "7".to_owned(), over, spool: spool.to_owned() };
+        let (job_directory, journal) = (folder.path(), folder.path().join("journal"));
+        let lost =
+            |over| BatchOutcome::Lost { job: "7".to_owned(), over, job_directory: job_directory.to_owned() };
         let text = |over| outcome(&lost(over)).unwrap_or_default();
-        let log = format!("job 7 was cancelled; nothing can be resumed; its log is in {}", spool.display());
+        let log =
+            format!("job 7 was cancelled; nothing can be resumed; its log is in {}", job_directory.display());
         assert_eq!(text(Over::Cancelled), log);
         std::fs::write(&journal, "").unwrap();
         let hint = format!("to resume, add --journal={}", journal.display());
         assert_eq!(text(Over::Cancelled), format!("job 7 was cancelled; {hint}"));
         assert_eq!(text(Over::Failed("x".to_owned())), format!("job 7 failed: x; {hint}"));
-        assert_eq!(outcome(&Outcome::Finished(3)), None);
+        assert_eq!(outcome(&BatchOutcome::Finished(3)), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What `haul grep` says of patterns, in GNU grep's words.
+//! Messages of `haul grep` about patterns, in GNU grep's words.
 
-use haul_grep::{PatternError, PatternWarning, Refused};
+use haul_grep::{InvalidPattern, PatternError, PatternWarning};
 
 /// Returns GNU grep's sentence for an invalid pattern. PCRE2 words its own.
 pub(crate) fn invalid_pattern(error: &PatternError) -> String {
@@ -11,21 +11,21 @@ pub(crate) fn invalid_pattern(error: &PatternError) -> String {
     }
 }
 
-fn of_refused(refused: Refused) -> &'static str {
+fn of_refused(refused: InvalidPattern) -> &'static str {
     match refused {
-        Refused::UnmatchedBracket => "Unmatched [, [^, [:, [., or [=",
-        Refused::UnmatchedOpen => "Unmatched ( or \\(",
-        Refused::UnmatchedClose => "Unmatched ) or \\)",
-        Refused::UnmatchedBrace => "Unmatched \\{",
-        Refused::InvalidRangeEnd => "Invalid range end",
-        Refused::ClassOutsideBrackets => "character class syntax is [[:space:]], not [:space:]",
-        Refused::UnknownClass => "Invalid character class name",
-        Refused::InvalidCollation => "Invalid collation character",
-        Refused::InvalidInterval => "Invalid content of \\{\\}",
-        Refused::Invalid => "Invalid regular expression",
-        Refused::TrailingBackslash => "Trailing backslash",
-        Refused::InvalidBackReference => "Invalid back reference",
-        Refused::TooBig => "Regular expression too big",
+        InvalidPattern::UnmatchedBracket => "Unmatched [, [^, [:, [., or [=",
+        InvalidPattern::UnmatchedOpen => "Unmatched ( or \\(",
+        InvalidPattern::UnmatchedClose => "Unmatched ) or \\)",
+        InvalidPattern::UnmatchedBrace => "Unmatched \\{",
+        InvalidPattern::InvalidRangeEnd => "Invalid range end",
+        InvalidPattern::ClassOutsideBrackets => "character class syntax is [[:space:]], not [:space:]",
+        InvalidPattern::UnknownClass => "Invalid character class name",
+        InvalidPattern::InvalidCollation => "Invalid collation character",
+        InvalidPattern::InvalidInterval => "Invalid content of \\{\\}",
+        InvalidPattern::Invalid => "Invalid regular expression",
+        InvalidPattern::TrailingBackslash => "Trailing backslash",
+        InvalidPattern::InvalidBackReference => "Invalid back reference",
+        InvalidPattern::TooBig => "Regular expression too big",
     }
 }
 

@@ -102,13 +102,13 @@ impl Messages {
     }
 
     /// Formats a command-line error.
-    pub(crate) fn wrong_flags(&self, error: &flags::Error) -> Vec<u8> {
+    pub(crate) fn wrong_flags(&self, error: &flags::FlagError) -> Vec<u8> {
         let mut text = end([self.begin(), self.usage(error)].concat());
         let invalid = match error {
-            flags::Error::Configured { error, .. } => error,
+            flags::FlagError::Configured { error, .. } => error,
             error => error,
         };
-        if let flags::Error::Value { valid, .. } = invalid {
+        if let flags::FlagError::Value { valid, .. } = invalid {
             text.extend_from_slice(b"Valid arguments are:\n");
             for words in valid {
                 let words = words.iter().map(|word| quoting::prose(word.as_bytes(), self.charset()));
@@ -123,9 +123,9 @@ impl Messages {
     }
 
     /// Formats the name that a mistyped option may be a slip of; GNU has no such line.
-    pub(crate) fn suggestion(&self, error: &flags::Error) -> Vec<u8> {
+    pub(crate) fn suggestion(&self, error: &flags::FlagError) -> Vec<u8> {
         match error {
-            flags::Error::Unrecognized { meant: Some(meant), .. } => {
+            flags::FlagError::Unrecognized { meant: Some(meant), .. } => {
                 format!("Did you mean '--{meant}'?\n").into_bytes()
             }
             _ => Vec::new(),
@@ -174,64 +174,68 @@ impl Messages {
 
     /// Returns the sentence for a command-line error. The C library's keep their plain quotes in
     /// every locale.
-    fn usage(&self, error: &flags::Error) -> Vec<u8> {
-        use flags::Error;
+    fn usage(&self, error: &flags::FlagError) -> Vec<u8> {
+        use flags::FlagError;
         let prose = |word: &[u8]| quoting::prose(word, self.charset());
         match error {
-            Error::Unrecognized { given, .. } => {
+            FlagError::Unrecognized { given, .. } => {
                 [b"unrecognized option '--", given.as_slice(), b"'"].concat()
             }
-            Error::Ambiguous { given, possibilities } => {
+            FlagError::Ambiguous { given, possibilities } => {
                 let listed = possibilities.iter().map(|long| format!(" '--{long}'")).collect::<String>();
                 [b"option '--", given.as_slice(), b"' is ambiguous; possibilities:", listed.as_bytes()]
                     .concat()
             }
-            Error::ArgumentMissing { long } => format!("option '--{long}' requires an argument").into_bytes(),
-            Error::ArgumentRefused { long } => {
+            FlagError::ArgumentMissing { long } => {
+                format!("option '--{long}' requires an argument").into_bytes()
+            }
+            FlagError::ArgumentRefused { long } => {
                 format!("option '--{long}' doesn't allow an argument").into_bytes()
             }
-            Error::UnknownLetter { letter } => [b"invalid option -- '".as_slice(), &[*letter], b"'"].concat(),
-            Error::LetterArgumentMissing { letter } => {
+            FlagError::UnknownLetter { letter } => {
+                [b"invalid option -- '".as_slice(), &[*letter], b"'"].concat()
+            }
+            FlagError::LetterArgumentMissing { letter } => {
                 [b"option requires an argument -- '".as_slice(), &[*letter], b"'"].concat()
             }
-            Error::Value { doubt, value, flag, .. } => {
+            FlagError::Value { doubt, value, flag, .. } => {
                 let doubt: &[u8] = match doubt {
                     Doubt::Invalid => b"invalid argument ",
                     Doubt::Ambiguous => b"ambiguous argument ",
                 };
                 [doubt, &prose(value), b" for ", &prose(flag.as_bytes())].concat()
             }
-            Error::Number { value, flag, wanted } => {
+            FlagError::Number { value, flag, wanted } => {
                 let (value, flag) = (prose(value), prose(flag.as_bytes()));
                 [b"invalid argument ", value.as_slice(), b" for ", &flag, b": must be ", wanted.as_bytes()]
                     .concat()
             }
-            Error::TargetDirectoryTwice => b"multiple target directories specified".to_vec(),
-            Error::HardAndSymbolicLinks => b"cannot make both hard and symbolic links".to_vec(),
-            Error::BackupOfNothing => {
+            FlagError::TargetDirectoryTwice => b"multiple target directories specified".to_vec(),
+            FlagError::HardAndSymbolicLinks => b"cannot make both hard and symbolic links".to_vec(),
+            FlagError::BackupOfNothing => {
                 b"--backup is mutually exclusive with -n or --update=none-fail".to_vec()
             }
-            Error::ReflinkWithSparse => b"--reflink can be used only with --sparse=auto".to_vec(),
-            Error::NoContexts => {
+            FlagError::ReflinkWithSparse => b"--reflink can be used only with --sparse=auto".to_vec(),
+            FlagError::NoContexts => {
                 b"cannot preserve security context without an SELinux-enabled kernel".to_vec()
             }
-            Error::Exclusive { flag, other } => {
+            FlagError::Exclusive { flag, other } => {
                 format!("options {flag} and {other} are mutually exclusive").into_bytes()
             }
-            Error::ContextSetAndPreserved => b"cannot set target context and preserve it".to_vec(),
-            Error::Requires { flag, other } => {
+            FlagError::ContextSetAndPreserved => b"cannot set target context and preserve it".to_vec(),
+            FlagError::Requires { flag, other } => {
                 format!("option '{flag}' has no effect without '{other}'").into_bytes()
             }
-            Error::Useless { flag, other } => {
+            FlagError::Useless { flag, other } => {
                 format!("option '{flag}' has no effect with '{other}'").into_bytes()
             }
-            Error::Missing { operand } => format!("missing {operand}").into_bytes(),
-            Error::Extra { operand } => [b"extra operand ".as_slice(), &prose(operand)].concat(),
-            Error::Sentence(sentence) => sentence.clone().into_bytes(),
-            Error::Configured { origin, error } => {
+            FlagError::Missing { operand } => format!("missing {operand}").into_bytes(),
+            FlagError::Extra { operand } => [b"extra operand ".as_slice(), &prose(operand)].concat(),
+            FlagError::Sentence(sentence) => sentence.clone().into_bytes(),
+            FlagError::Configured { origin, error } => {
                 [origin.as_bytes(), b": ", self.usage(error).as_slice()].concat()
             }
-            Error::NulInName => b"a name contains a NUL byte".to_vec(),
+            FlagError::NulInName => b"a name contains a NUL byte".to_vec(),
         }
     }
 }

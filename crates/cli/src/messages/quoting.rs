@@ -8,7 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::OnceLock;
 
-/// How bytes of text are read in the user's locale.
+/// Encoding of text in the user's locale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charset {
     /// ASCII; every other byte is unknown.

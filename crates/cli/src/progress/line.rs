@@ -11,7 +11,7 @@ const BAR: usize = 6;
 const SPINNER: [&str; 4] = ["-", "\\", "|", "/"];
 /// Clears a terminal's current line from the cursor on (ECMA-48, EL).
 const CLEAR: &str = "\r\x1b[K";
-/// Clears also what is below it (ECMA-48, ED).
+/// Clears also the lines below it (ECMA-48, ED).
 const CLEAR_BELOW: &str = "\r\x1b[J";
 
 /// One line of a terminal, redrawn in place, with others below it if there is more to say. If it
@@ -22,7 +22,7 @@ pub(super) struct TerminalLine {
     columns: fn() -> usize,
     drawings: usize,
     taskbar: Option<Taskbar>,
-    /// What the line shows; empty before the first drawing and after the last.
+    /// Text on the line; empty before the first drawing and after the last.
     text: String,
     /// The same for a terminal that is too narrow.
     short: String,
@@ -63,7 +63,7 @@ impl TerminalLine {
         }
     }
 
-    pub(super) fn beside<R>(&mut self, write: impl FnOnce() -> R) -> R {
+    pub(super) fn while_hidden<R>(&mut self, write: impl FnOnce() -> R) -> R {
         self.clear();
         let written = write();
         self.redraw();
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(draw(&["one that is much too long", "two"]), "b\n===>   half\none that is much to\ntwo");
         assert_eq!(draw(&["two"]), "b\n===>   half\ntwo");
         assert_eq!(draw(&["one", "two"]), "b\n===>   half\none\ntwo");
-        line.beside(|| terminal.write_str("c\r\n").unwrap());
+        line.while_hidden(|| terminal.write_str("c\r\n").unwrap());
         assert_eq!(terminal.contents(), "c\n===>   half\none\ntwo");
         line.end();
         assert_eq!(terminal.contents(), "c");

@@ -2,12 +2,13 @@
 //!
 //! A thread samples the counters ten times a second and draws; the copy itself does nothing for it.
 //! Nothing is drawn in the first second, so short copies stay silent. On a terminal one line is
-//! redrawn in place, and removed while a message is written ([`Progress::beside`]) and at the end.
-//! Elsewhere (`--progress=always`) a plain line is printed every second. Some terminals also show
-//! the percentage in their tab or in the taskbar ([`taskbar`]).
+//! redrawn in place, and removed while a message is written ([`ProgressDisplay::while_hidden`]) and
+//! at the end. Elsewhere (`--progress=always`) a plain line is printed every second. Some terminals
+//! also show the percentage in their tab or in the taskbar ([`taskbar`]).
 //!
 //! Percentage and time left are shown once the total is known. Counting begins when the first
-//! picture is due ([`Progress::wait_until_shown`]), so a short copy does not pay for it either.
+//! picture is due ([`ProgressDisplay::wait_until_shown`]), so a short copy does not pay for it
+//! either.
 //!
 //! The percentage never decreases, and the line fits a terminal 60 columns wide. On a narrower one
 //! the amounts go, and 40 columns still have percentage, rate and time left.
@@ -35,7 +36,7 @@ use line::TerminalLine;
 pub(crate) use status::StatusLine;
 use taskbar::Taskbar;
 pub(crate) use view::Whole;
-use view::{Picture, View};
+use view::{Picture, ProgressView};
 
 /// Delay before the first picture; shorter copies show nothing.
 const SILENT: Duration = Duration::from_secs(1);
@@ -45,8 +46,8 @@ const REDRAW: Duration = Duration::from_millis(100);
 const NEXT_LINE: Duration = Duration::from_secs(1);
 
 /// Provides a run's figures.
-pub(crate) trait Source: Send + Sync {
-    /// Returns what is done so far.
+pub(crate) trait FigureSource: Send + Sync {
+    /// Returns the counts so far.
     fn done(&self) -> Tally;
 
     /// Returns the total, once it is counted.
@@ -68,7 +69,7 @@ pub(crate) trait Source: Send + Sync {
     }
 }
 
-/// What progress is shown.
+/// Options of the progress display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProgressOptions {
     pub(crate) when: When,
@@ -76,21 +77,21 @@ pub(crate) struct ProgressOptions {
     pub(crate) slow_ranks: bool,
 }
 
-/// A run's progress display, active until [`Progress::finish`].
-pub(crate) struct Progress {
+/// A run's progress display, active until [`ProgressDisplay::finish`].
+pub(crate) struct ProgressDisplay {
     screen: Arc<Screen>,
     drawer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// State shared with the drawing thread.
 struct Screen {
-    state: Mutex<State>,
+    state: Mutex<ScreenState>,
     changed: Condvar,
     /// Set under the lock of `state`, so that waiters on `changed` notice.
     over: AtomicBool,
 }
 
-struct State {
+struct ScreenState {
     canvas: Canvas,
     /// True if slow ranks have lines of their own.
     slow_ranks: bool,
@@ -107,10 +108,10 @@ enum Canvas {
     Log(Arc<RunLog>),
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Shows progress on standard error, if wanted there. Without a thread there is just
     /// no display.
-    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn Source>) -> Option<Self> {
+    pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn FigureSource>) -> Option<Self> {
         let terminal = io::stderr().is_terminal();
         let canvas = match options.when {
             When::Never => return None,
@@ -125,12 +126,12 @@ impl Progress {
     }
 
     /// Records progress in a run log, whatever is shown.
-    pub(crate) fn in_run_log(run_log: Arc<RunLog>, source: Arc<dyn Source>) -> Self {
+    pub(crate) fn in_run_log(run_log: Arc<RunLog>, source: Arc<dyn FigureSource>) -> Self {
         Self::on(Canvas::Log(run_log), source, false)
     }
 
-    fn on(canvas: Canvas, source: Arc<dyn Source>, slow_ranks: bool) -> Self {
-        let state = Mutex::new(State { canvas, slow_ranks, shown: false });
+    fn on(canvas: Canvas, source: Arc<dyn FigureSource>, slow_ranks: bool) -> Self {
+        let state = Mutex::new(ScreenState { canvas, slow_ranks, shown: false });
         let screen = Arc::new(Screen { state, changed: Condvar::new(), over: AtomicBool::new(false) });
         let drawer = std::thread::Builder::new().name("progress".to_owned()).spawn({
             let screen = Arc::clone(&screen);
@@ -140,10 +141,10 @@ impl Progress {
     }
 
     /// Writes something else to the terminal, with the progress line out of the way.
-    pub(crate) fn beside<R>(&self, write: impl FnOnce() -> R) -> R {
+    pub(crate) fn while_hidden<R>(&self, write: impl FnOnce() -> R) -> R {
         let mut state = self.screen.lock();
         match &mut state.canvas {
-            Canvas::Terminal(line) => line.beside(write),
+            Canvas::Terminal(line) => line.while_hidden(write),
             Canvas::Lines(_) | Canvas::Log(_) => write(),
         }
     }
@@ -152,7 +153,7 @@ impl Progress {
     pub(crate) fn wait_until_shown(&self) -> bool {
         let changed = &self.screen.changed;
         let is_over = || self.screen.over.load(Ordering::Relaxed);
-        let waiting = |state: &mut State| !state.shown && !is_over();
+        let waiting = |state: &mut ScreenState| !state.shown && !is_over();
         let state = changed.wait_while(self.screen.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
         state.shown && !is_over()
     }
@@ -176,20 +177,20 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
 impl Screen {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ScreenState> {
         lock(&self.state)
     }
 
-    fn draw_until_over(&self, source: &dyn Source) {
+    fn draw_until_over(&self, source: &dyn FigureSource) {
         let began = Instant::now();
-        let mut view = View::default();
+        let mut view = ProgressView::default();
         let mut pause = SILENT;
         let mut state = self.lock();
         loop {
@@ -269,7 +270,7 @@ mod tests {
         looked: Mutex<mpsc::Sender<()>>,
     }
 
-    impl Source for Script {
+    impl FigureSource for Script {
         fn done(&self) -> Tally {
             self.looked.lock().unwrap().send(()).unwrap_or_default();
             self.done
@@ -280,10 +281,10 @@ mod tests {
         }
     }
 
-    fn shown_on(canvas: Canvas) -> (Progress, mpsc::Receiver<()>) {
+    fn shown_on(canvas: Canvas) -> (ProgressDisplay, mpsc::Receiver<()>) {
         let (looked, looks) = mpsc::channel();
         let source = Script { done: done(1, 1_000_000), looked: Mutex::new(looked) };
-        (Progress::on(canvas, Arc::new(source), true), looks)
+        (ProgressDisplay::on(canvas, Arc::new(source), true), looks)
     }
 
     /// Writes to a terminal in memory.
@@ -310,7 +311,7 @@ mod tests {
         // The second sample comes after the first drawing.
         looks.recv().unwrap();
         looks.recv().unwrap();
-        let before = progress.beside(|| {
+        let before = progress.while_hidden(|| {
             let contents = terminal.contents();
             terminal.write_line("cp: a message").unwrap();
             contents
@@ -334,7 +335,7 @@ mod tests {
     /// A run with a slow rank.
     struct Stuck(Mutex<mpsc::Sender<()>>);
 
-    impl Source for Stuck {
+    impl FigureSource for Stuck {
         fn done(&self) -> Tally {
             self.0.lock().unwrap().send(()).unwrap_or_default();
             done(1, 1_000_000)
@@ -354,7 +355,7 @@ mod tests {
         let terminal = InMemoryTerm::new(10, 60);
         terminal.write_line("cp: a message").unwrap();
         let (looked, looks) = mpsc::channel();
-        let progress = Progress::on(on(&terminal), Arc::new(Stuck(Mutex::new(looked))), true);
+        let progress = ProgressDisplay::on(on(&terminal), Arc::new(Stuck(Mutex::new(looked))), true);
         // The second sample comes after the first drawing.
         looks.recv().unwrap();
         looks.recv().unwrap();
@@ -371,16 +372,16 @@ mod tests {
     fn a_short_copy_shows_nothing() {
         let terminal = InMemoryTerm::new(10, 60);
         let (progress, looks) = shown_on(on(&terminal));
-        progress.beside(|| terminal.write_line("cp: a message").unwrap());
+        progress.while_hidden(|| terminal.write_line("cp: a message").unwrap());
         progress.finish();
         assert_eq!(terminal.contents(), "cp: a message");
         assert!(looks.try_recv().is_err());
     }
 
-    /// Sends what is written to the test.
-    struct Lines(mpsc::Sender<Vec<u8>>);
+    /// Sends written lines to the test.
+    struct LineChannel(mpsc::Sender<Vec<u8>>);
 
-    impl Write for Lines {
+    impl Write for LineChannel {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.send(bytes.to_vec()).map_err(io::Error::other).map(|()| bytes.len())
         }
@@ -393,7 +394,7 @@ mod tests {
     #[test]
     fn without_a_terminal_there_are_whole_plain_lines() {
         let (written, lines) = mpsc::channel();
-        let (progress, _looks) = shown_on(Canvas::Lines(Box::new(Lines(written))));
+        let (progress, _looks) = shown_on(Canvas::Lines(Box::new(LineChannel(written))));
         let line = String::from_utf8(lines.recv().unwrap()).unwrap();
         progress.finish();
         assert!(line.starts_with(" 25% 1.00/4.00 MB 1 files "), "{line}");

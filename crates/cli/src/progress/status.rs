@@ -1,4 +1,4 @@
-//! Prints a status line for `SIGUSR1`: what the progress line shows, whether or not it is shown.
+//! Prints a status line for `SIGUSR1`: the text of the progress line, even if that isn't shown.
 //!
 //! A short run only installs a handler that sets a flag, which is one system call. The thread that
 //! waits for the signal is started by the first count after a second, and begins with the flag.
@@ -13,8 +13,8 @@ use haul_flow::lock;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::{Handle, Signals};
 
-use super::view::View;
-use super::{Progress, Source};
+use super::view::ProgressView;
+use super::{FigureSource, ProgressDisplay};
 use crate::messages::Messages;
 use crate::report::complain;
 
@@ -25,8 +25,8 @@ const THREAD_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct StatusLine {
     began: Instant,
     /// True once the thread was started, or isn't needed any more.
-    is_settled: AtomicBool,
-    /// What the thread works with, until it is started.
+    is_decided: AtomicBool,
+    /// The thread's state, until the thread starts and takes it.
     printer: Mutex<Option<Printer>>,
     thread: Mutex<Option<(Handle, JoinHandle<()>)>>,
 }
@@ -38,8 +38,8 @@ impl StatusLine {
     /// When the handler can't be installed.
     pub(crate) fn begin(
         messages: Messages,
-        figures: Arc<dyn Source>,
-        progress: Option<Arc<Progress>>,
+        figures: Arc<dyn FigureSource>,
+        progress: Option<Arc<ProgressDisplay>>,
     ) -> io::Result<Self> {
         let began = Instant::now();
         let was_requested = Arc::new(AtomicBool::new(false));
@@ -47,7 +47,7 @@ impl StatusLine {
         let printer = Printer { began, was_requested, messages, figures, progress };
         Ok(Self {
             began,
-            is_settled: AtomicBool::new(false),
+            is_decided: AtomicBool::new(false),
             printer: Mutex::new(Some(printer)),
             thread: Mutex::default(),
         })
@@ -55,9 +55,9 @@ impl StatusLine {
 
     /// Starts the thread if the run is old enough. Called with every count, so it is cheap.
     pub(crate) fn watch(&self) {
-        if self.is_settled.load(Ordering::Relaxed)
+        if self.is_decided.load(Ordering::Relaxed)
             || self.began.elapsed() < THREAD_AFTER
-            || self.is_settled.swap(true, Ordering::Relaxed)
+            || self.is_decided.swap(true, Ordering::Relaxed)
         {
             return;
         }
@@ -72,7 +72,7 @@ impl StatusLine {
 
     /// Ends the thread, if there is one.
     pub(crate) fn end(&self) {
-        self.is_settled.store(true, Ordering::Relaxed);
+        self.is_decided.store(true, Ordering::Relaxed);
         let thread = lock(&self.thread).take();
         if let Some((handle, thread)) = thread {
             handle.close();
@@ -87,15 +87,15 @@ struct Printer {
     /// True if the signal has arrived before the thread was started.
     was_requested: Arc<AtomicBool>,
     messages: Messages,
-    figures: Arc<dyn Source>,
-    progress: Option<Arc<Progress>>,
+    figures: Arc<dyn FigureSource>,
+    progress: Option<Arc<ProgressDisplay>>,
 }
 
 impl Printer {
     /// Prints a line for every signal.
     fn run(self, mut signals: Signals) {
         // Its rate is the average since the last line, or since the run began.
-        let mut view = View::default();
+        let mut view = ProgressView::default();
         // A signal while the thread was being started is in both, and gets one line.
         let missed = self.was_requested.load(Ordering::Relaxed).then_some(SIGUSR1);
         let caught: Vec<_> = signals.pending().chain(missed).take(1).collect();
@@ -104,7 +104,7 @@ impl Printer {
             let picture = view.look(self.figures.done(), self.figures.whole(), self.began.elapsed());
             let line = self.messages.debug(picture.text.trim_start());
             match &self.progress {
-                Some(progress) => progress.beside(|| complain(&line)),
+                Some(progress) => progress.while_hidden(|| complain(&line)),
                 None => complain(&line),
             };
         }

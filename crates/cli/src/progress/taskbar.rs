@@ -3,7 +3,7 @@
 //!
 //! It is sent only to terminals that are known to understand it, because others take OSC 9 for a
 //! notification. The list is that of cargo. It is cleared at the end, and before a signal ends the
-//! program: the terminal would go on showing it.
+//! program: the terminal would keep showing it.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::signals;
 
 const CLEAR: &str = "\x1b]9;4;0\x1b\\";
 
-/// What a taskbar shows of one run.
+/// A run's progress in a taskbar.
 #[derive(Default)]
 pub(super) struct Taskbar {
     /// The percentage shown last.

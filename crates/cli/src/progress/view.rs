@@ -1,4 +1,4 @@
-//! What progress shows at one moment: amounts, rate and time left.
+//! Snapshot of a run's progress: amounts, rate and time left.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub(crate) struct Whole {
 pub(crate) struct Picture {
     /// Position of the bar, of [`STEPS`], if the total is known.
     pub(super) steps: Option<u64>,
-    /// Text beside the bar, at most 52 characters.
+    /// Text next to the bar, at most 52 characters.
     pub(crate) text: String,
-    /// The same without what matters least, at most 32 characters.
+    /// The same without the least important parts, at most 32 characters.
     pub(super) short: String,
     /// Lines below it.
     pub(super) below: Vec<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Picture {
 
 /// State kept from picture to picture.
 #[derive(Debug, Default)]
-pub(crate) struct View {
+pub(crate) struct ProgressView {
     /// Furthest position shown.
     steps: u64,
     /// Last sample: its time and amounts.
@@ -60,7 +60,7 @@ struct Pace {
     work: f64,
 }
 
-impl View {
+impl ProgressView {
     /// Returns the picture of a run at a moment, and measures its rate.
     pub(crate) fn look(&mut self, done: Tally, whole: Option<Whole>, now: Duration) -> Picture {
         let work_done = work(done.finished, done.bytes);
@@ -160,7 +160,7 @@ mod tests {
             is_paused: bool,
             moments in prop::collection::vec((0..1u64 << 45, 0..1u64 << 20, 0..100_000u64, prop::option::of(0..1u64 << 50)), 1..30),
         ) {
-            let mut view = View { is_paused, ..View::default() };
+            let mut view = ProgressView { is_paused, ..ProgressView::default() };
             let mut now = Duration::ZERO;
             let (mut files, mut bytes, mut steps) = (0, 0, 0);
             for (more_bytes, more_files, milliseconds, whole) in moments {
@@ -179,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_tells_percent_bytes_files_rate_and_time_left() {
-        let mut view = View::default();
+    fn a_picture_shows_percent_bytes_files_rate_and_time_left() {
+        let mut view = ProgressView::default();
         let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
         let first = view.look(done(25, 250_000_000), whole, Duration::from_secs(5));
         assert_eq!(first.text, " 25% 0.25/1.00 GB 25 files 50.0 MB/s ETA 0:15");
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn until_the_whole_is_counted_there_is_no_percent() {
-        let picture = View::default().look(done(25, 250_000_000), None, Duration::from_secs(5));
+        let picture = ProgressView::default().look(done(25, 250_000_000), None, Duration::from_secs(5));
         assert_eq!(
             picture,
             Picture {
@@ -226,9 +226,10 @@ mod tests {
 
     #[test]
     fn a_paused_run_shows_why_instead_of_a_rate() {
-        let mut view = View { is_paused: true, ..View::default() };
-        let text =
-            |whole, view: &mut View| view.look(done(25, 250_000_000), whole, Duration::from_secs(5)).text;
+        let mut view = ProgressView { is_paused: true, ..ProgressView::default() };
+        let text = |whole, view: &mut ProgressView| {
+            view.look(done(25, 250_000_000), whole, Duration::from_secs(5)).text
+        };
         assert_eq!(text(None, &mut view), "250 MB 25 files of 35 found paused: disk full");
         let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
         assert_eq!(text(whole, &mut view), " 25% 0.25/1.00 GB 25 files paused: disk full");

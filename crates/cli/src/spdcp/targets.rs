@@ -13,7 +13,7 @@ use haul_copy::CopyKind;
 use haul_flow::{FlowKind, Kind, Line, Problem, Report};
 use haul_sys::{Errno, Error, Operation};
 
-use crate::flags::Request;
+use crate::flags::LoweredCopy;
 use crate::report::Console;
 
 haul_flow::kinds! {
@@ -26,13 +26,13 @@ haul_flow::kinds! {
 }
 
 /// A source and its target.
-struct Pair {
+struct SourceAndTarget {
     source: PathBuf,
     target: PathBuf,
 }
 
 /// Lists the names that the requested copy would create.
-pub(crate) fn list(request: &Request, console: &Console) {
+pub(crate) fn list(request: &LoweredCopy, console: &Console) {
     let names = &request.operands.names;
     let (sources, last) = match names.as_slice() {
         [] => return console.wrong_operands(&Problem::new(CopyKind::MissingOperand)),
@@ -54,7 +54,11 @@ pub(crate) fn list(request: &Request, console: &Console) {
     for source in sources {
         let source = path(source);
         let target = if into { below(target, source) } else { target.to_owned() };
-        list_operand(Pair { source: source.to_owned(), target }, request.options.recursive, console);
+        list_operand(
+            SourceAndTarget { source: source.to_owned(), target },
+            request.options.recursive,
+            console,
+        );
     }
 }
 
@@ -68,11 +72,11 @@ fn below(directory: &Path, source: &Path) -> PathBuf {
     source.file_name().map_or_else(|| directory.to_owned(), |name| directory.join(name))
 }
 
-fn list_operand(operand: Pair, recursive: bool, console: &Console) {
-    // As in a copy, links are followed unless -r is given.
+fn list_operand(operand: SourceAndTarget, recursive: bool, console: &Console) {
+    // Links are followed unless -r is given, like in a copy.
     let look = |path: &Path| if recursive { fs::symlink_metadata(path) } else { fs::metadata(path) };
     let mut waiting = vec![operand];
-    while let Some(Pair { source, target }) = waiting.pop() {
+    while let Some(SourceAndTarget { source, target }) = waiting.pop() {
         let found = match look(&source) {
             Ok(found) => found,
             Err(error) => {
@@ -90,7 +94,7 @@ fn list_operand(operand: Pair, recursive: bool, console: &Console) {
 }
 
 /// Lists a directory in reverse order, because `waiting` is a stack.
-fn entries(found: &Metadata, source: &Path, target: &Path, console: &Console) -> Vec<Pair> {
+fn entries(found: &Metadata, source: &Path, target: &Path, console: &Console) -> Vec<SourceAndTarget> {
     if !found.is_dir() {
         return Vec::new();
     }
@@ -102,7 +106,10 @@ fn entries(found: &Metadata, source: &Path, target: &Path, console: &Console) ->
         Vec::new()
     });
     names.sort_unstable_by(|one, other| other.cmp(one));
-    names.iter().map(|name| Pair { source: source.join(name), target: target.join(name) }).collect()
+    names
+        .iter()
+        .map(|name| SourceAndTarget { source: source.join(name), target: target.join(name) })
+        .collect()
 }
 
 fn complain(console: &Console, kind: impl Into<Kind>, name: &Path, operation: Operation, error: &io::Error) {

@@ -10,17 +10,17 @@ use haul_bzip2::{Action, Making, Options, TROUBLE};
 use haul_flow::Config;
 use haul_sys::reason;
 
-use super::{Call, Tool};
+use super::{AppletCall, CliTool};
 use crate::cluster::stdout_is_terminal;
 use crate::flags::Action::Plain;
-use crate::flags::{Arguments, Command, Shared, Sharing};
+use crate::flags::{AppletCommand, Arguments, SharedArguments, Sharing};
 use crate::messages;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::signals;
-use crate::task::{Executors, Work};
+use crate::task::{CliTask, Executors};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: CliTool = CliTool {
     name: "bzip2",
     programs: &["bzip2", "bunzip2", "bzcat"],
     about: "compress and decompress .bz2 files; also as bunzip2 and bzcat",
@@ -32,7 +32,7 @@ pub(super) const TOOL: Tool = Tool {
 /// figures to the right.
 const LONGEST_NAME_MIN: usize = 7;
 
-static COMMAND: Command<Line> = Command {
+static COMMAND: AppletCommand<Bzip2Arguments> = AppletCommand {
     usage: &["[OPTION]... [FILE]..."],
     about: "\
 Compress or decompress files, in place: .bz2 is added to or removed from their names. Without FILE, or with -c, write to \
@@ -50,64 +50,64 @@ Exit status is 0 if all went well, 1 if a file was not processed (not found, out
 corrupt.",
 };
 
-type Flag = crate::flags::Flag<Line>;
+type Bzip2Flag = crate::flags::FlagSpec<Bzip2Arguments>;
 
-static FLAGS: &[Flag] = &[
-    Flag::gnu("-d --decompress", Plain(|line| line.mode = Some(Mode::Decompress)), "decompress"),
-    Flag::gnu(
+static FLAGS: &[Bzip2Flag] = &[
+    Bzip2Flag::gnu("-d --decompress", Plain(|line| line.mode = Some(Mode::Decompress)), "decompress"),
+    Bzip2Flag::gnu(
         "-z --compress",
         Plain(|line| line.mode = Some(Mode::Compress)),
         "compress, also if invoked as bunzip2 or bzcat",
     ),
-    Flag::gnu("-k --keep", Plain(|line| line.keep = true), "keep the input files"),
-    Flag::gnu(
+    Bzip2Flag::gnu("-k --keep", Plain(|line| line.keep = true), "keep the input files"),
+    Bzip2Flag::gnu(
         "-f --force",
         Plain(|line| line.force = true),
         "overwrite existing output files, follow symbolic links, process files with several hard links, and with -dc \
          copy files that are not compressed",
     ),
-    Flag::gnu(
+    Bzip2Flag::gnu(
         "-t --test",
         Plain(|line| line.mode = Some(Mode::Test)),
         "check that the files can be decompressed",
     ),
-    Flag::gnu(
+    Bzip2Flag::gnu(
         "-c --stdout",
         Plain(|line| line.stdout = true),
         "write to standard output, and keep the input files",
     ),
-    Flag::gnu("-q --quiet", Plain(|line| line.quiet = true), "print only important errors"),
-    Flag::gnu(
+    Bzip2Flag::gnu("-q --quiet", Plain(|line| line.quiet = true), "print only important errors"),
+    Bzip2Flag::gnu(
         "-v --verbose",
         Plain(|line| line.verbose = line.verbose.saturating_add(1)),
         "print the result for each file; twice, with details",
     ),
-    Flag::own(
+    Bzip2Flag::own(
         "-r --recursive",
         Plain(|line| line.recursive = true),
         "process all files below directories: those without the suffix to compress, those with it to decompress",
     ),
-    Flag::gnu(
+    Bzip2Flag::gnu(
         "-s --small",
         Plain(|line| line.small = true),
         "use less memory: blocks of at most 200,000 bytes",
     ),
-    Flag::gnu("-1 --fast", Plain(|line| line.level = 1), "use blocks of at most 100k"),
-    Flag::gnu("-2", Plain(|line| line.level = 2), "use blocks of at most 200k"),
-    Flag::gnu("-3", Plain(|line| line.level = 3), "use blocks of at most 300k"),
-    Flag::gnu("-4", Plain(|line| line.level = 4), "use blocks of at most 400k"),
-    Flag::gnu("-5", Plain(|line| line.level = 5), "use blocks of at most 500k"),
-    Flag::gnu("-6", Plain(|line| line.level = 6), "use blocks of at most 600k"),
-    Flag::gnu("-7", Plain(|line| line.level = 7), "use blocks of at most 700k"),
-    Flag::gnu("-8", Plain(|line| line.level = 8), "use blocks of at most 800k"),
-    Flag::gnu("-9 --best", Plain(|line| line.level = 9), "use blocks of at most 900k (the default)"),
-    Flag::gnu("--repetitive-fast", Plain(|line| line.redundant.push("fast")), ""),
-    Flag::gnu("--repetitive-best", Plain(|line| line.redundant.push("best")), ""),
-    Flag::help("-h --help"),
-    Flag::version("-L -V --license --version"),
+    Bzip2Flag::gnu("-1 --fast", Plain(|line| line.level = 1), "use blocks of at most 100k"),
+    Bzip2Flag::gnu("-2", Plain(|line| line.level = 2), "use blocks of at most 200k"),
+    Bzip2Flag::gnu("-3", Plain(|line| line.level = 3), "use blocks of at most 300k"),
+    Bzip2Flag::gnu("-4", Plain(|line| line.level = 4), "use blocks of at most 400k"),
+    Bzip2Flag::gnu("-5", Plain(|line| line.level = 5), "use blocks of at most 500k"),
+    Bzip2Flag::gnu("-6", Plain(|line| line.level = 6), "use blocks of at most 600k"),
+    Bzip2Flag::gnu("-7", Plain(|line| line.level = 7), "use blocks of at most 700k"),
+    Bzip2Flag::gnu("-8", Plain(|line| line.level = 8), "use blocks of at most 800k"),
+    Bzip2Flag::gnu("-9 --best", Plain(|line| line.level = 9), "use blocks of at most 900k (the default)"),
+    Bzip2Flag::gnu("--repetitive-fast", Plain(|line| line.redundant.push("fast")), ""),
+    Bzip2Flag::gnu("--repetitive-best", Plain(|line| line.redundant.push("best")), ""),
+    Bzip2Flag::help("-h --help"),
+    Bzip2Flag::version("-L -V --license --version"),
 ];
 
-/// What is done to files.
+/// Operation on files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Compress,
@@ -116,8 +116,8 @@ enum Mode {
 }
 
 #[derive(Debug)]
-struct Line {
-    shared: Shared,
+struct Bzip2Arguments {
+    shared: SharedArguments,
     files: Vec<OsString>,
     /// The last of `-d`, `-z` and `-t`.
     mode: Option<Mode>,
@@ -133,10 +133,10 @@ struct Line {
     redundant: Vec<&'static str>,
 }
 
-impl Default for Line {
+impl Default for Bzip2Arguments {
     fn default() -> Self {
         Self {
-            shared: Shared::default(),
+            shared: SharedArguments::default(),
             files: Vec::new(),
             mode: None,
             stdout: false,
@@ -152,8 +152,8 @@ impl Default for Line {
     }
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for Bzip2Arguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -165,7 +165,7 @@ impl Arguments for Line {
     }
 }
 
-impl Line {
+impl Bzip2Arguments {
     /// Lowers the flags, for a program called `name`.
     fn options(&self, name: &str) -> Options {
         let level = if self.small { self.level.min(2) } else { self.level };
@@ -217,13 +217,13 @@ fn flags_of_environment() -> Vec<OsString> {
     [words("BZIP2"), words("BZIP")].concat()
 }
 
-struct Files {
+struct Bzip2Files {
     options: Options,
     files: Vec<CString>,
     place: Option<OsString>,
 }
 
-impl Work for Files {
+impl CliTask for Bzip2Files {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let making = Making::default();
         let makes_files =
@@ -255,7 +255,7 @@ impl Work for Files {
     }
 }
 
-fn main(call: &Call<'_>) -> ExitCode {
+fn main(call: &AppletCall<'_>) -> ExitCode {
     let words = [flags_of_environment().as_slice(), call.words].concat();
     let line = match call.read(&COMMAND, &words, TROUBLE) {
         Ok(line) => line,
@@ -279,5 +279,5 @@ fn main(call: &Call<'_>) -> ExitCode {
         });
     };
     let messages = call.messages().saying(messages::flow::in_bzip2);
-    call.carry_out(messages, &line.shared.run, &Files { options, files, place })
+    call.carry_out(messages, &line.shared.run, &Bzip2Files { options, files, place })
 }

@@ -9,15 +9,15 @@ use haul_compare::{Attributes, Listing, Operands, Options, Outcome};
 use haul_flow::{Config, Report};
 use haul_sum::{Algorithm, CompareOptions};
 
-use super::{Call, Tool};
-use crate::flags::Action::{Optional, Plain, Required, Word};
+use super::{AppletCall, CliTool};
+use crate::flags::Action::{AnyValue, Optional, Plain, Required};
 use crate::flags::values::{HASH, Words};
-use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
+use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing};
 use crate::messages;
 use crate::report::Console;
-use crate::task::{Executors, Work};
+use crate::task::{CliTask, Executors};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: CliTool = CliTool {
     name: "cmp",
     programs: &[],
     about: "compare two trees or two files",
@@ -43,7 +43,7 @@ const ATTRIBUTES: &Words<Attributes> = &[
 
 const ALL: Attributes = Attributes::all().difference(Attributes::HOLES);
 
-static COMMAND: Command<Line> = Command {
+static COMMAND: AppletCommand<CompareArguments> = AppletCommand {
     usage: &["[OPTION]... FIRST SECOND", "--manifest=FILE [OPTION]... TREE"],
     about: "Compare two trees or two files, or a tree and a manifest, and list the differences.",
     sections: &[("", FLAGS)],
@@ -66,8 +66,8 @@ Examples:
   haul sum -o SUMS project; haul cmp --manifest=SUMS project",
 };
 
-static FLAGS: &[Flag<Line>] = &[
-    Flag::gnu(
+static FLAGS: &[FlagSpec<CompareArguments>] = &[
+    FlagSpec::gnu(
         "--attributes",
         Optional("LIST", |line, value| {
             match value {
@@ -79,54 +79,54 @@ static FLAGS: &[Flag<Line>] = &[
         "also compare these attributes, separated by commas: mode, ownership, timestamps, links, xattr, holes, all (all \
          but holes; the default for LIST)",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-q -s --quiet --silent",
         Plain(|line| line.listings.push(("--quiet", Listing::Nothing))),
         "list nothing, and stop at the first difference",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--brief",
         Plain(|line| line.listings.push(("--brief", Listing::Brief))),
         "list which entries differ, one per line, but not how, like 'diff -rq'",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--json",
         Plain(|line| line.listings.push(("--json", Listing::Json))),
         "list each difference as a JSON object on its own line",
     ),
-    Flag::gnu("-L --dereference", Plain(|line| line.options.dereference = true), "follow symbolic links"),
-    Flag::gnu(
+    FlagSpec::gnu("-L --dereference", Plain(|line| line.options.dereference = true), "follow symbolic links"),
+    FlagSpec::gnu(
         "-x --exclude",
         Required("GLOB", |line, value| line.shared.add_rule("", value)),
         "skip entries that match GLOB, in .gitignore syntax, on both sides",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--one-file-system",
         Plain(|line| line.options.one_file_system = true),
         "stay on the file systems of FIRST and SECOND",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--direct",
         Plain(|line| line.options.direct = true),
         "read files from the device, past the page cache; where that is impossible, fail",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--manifest",
-        Word("FILE", |line, value| line.manifest = Some(value.os())),
+        AnyValue("FILE", |line, value| line.manifest = Some(value.os())),
         "compare TREE with the hashes in FILE, as 'haul sum' makes it",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--hash",
         Required("NAME", |line, value| value.choose(HASH).map(|algorithm| line.algorithm = Some(algorithm))),
         "with --manifest, take hashes that don't say what they are for: blake3, xxh128, xxh64, sha256, or md5",
     ),
-    Flag::help("-h --help"),
-    Flag::version("--version"),
+    FlagSpec::help("-h --help"),
+    FlagSpec::version("--version"),
 ];
 
 #[derive(Debug, Default)]
-struct Line {
-    shared: Shared,
+struct CompareArguments {
+    shared: SharedArguments,
     operands: Vec<OsString>,
     options: Options,
     manifest: Option<OsString>,
@@ -135,8 +135,8 @@ struct Line {
     listings: Vec<(&'static str, Listing)>,
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for CompareArguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -145,32 +145,32 @@ impl Arguments for Line {
     }
 }
 
-impl Line {
-    fn lower(self) -> Result<Comparison, Error> {
+impl CompareArguments {
+    fn lower(self) -> Result<TreeComparison, FlagError> {
         let mut listings = self.listings.iter();
         let (flag, listing) = listings.next().copied().unwrap_or(("", Listing::Full));
         if let Some((other, _)) = listings.find(|(other, _)| *other != flag) {
-            return Err(Error::Exclusive { flag, other });
+            return Err(FlagError::Exclusive { flag, other });
         }
         if self.algorithm.is_some() {
-            return Err(Error::Requires { flag: "--hash", other: "--manifest" });
+            return Err(FlagError::Requires { flag: "--hash", other: "--manifest" });
         }
         let mut names = self.operands.into_iter().map(OsString::into_vec);
         let (Some(first), Some(second)) = (names.next(), names.next()) else {
-            return Err(Error::Missing { operand: "operand: two names are compared" });
+            return Err(FlagError::Missing { operand: "operand: two names are compared" });
         };
         if let Some(operand) = names.next() {
-            return Err(Error::Extra { operand });
+            return Err(FlagError::Extra { operand });
         }
-        let name = |name| CString::new(name).map_err(|_| Error::NulInName);
+        let name = |name| CString::new(name).map_err(|_| FlagError::NulInName);
         let operands = Operands { first: name(first)?, second: name(second)? };
-        Ok(Comparison { operands, options: Options { listing, ..self.options } })
+        Ok(TreeComparison { operands, options: Options { listing, ..self.options } })
     }
 }
 
-impl Line {
+impl CompareArguments {
     /// Lowers the flags of a comparison with `manifest`.
-    fn lower_against(self, manifest: OsString) -> Result<Against, Error> {
+    fn lower_against(self, manifest: OsString) -> Result<Against, FlagError> {
         let Options { attributes, listing: _, dereference, direct, one_file_system } = self.options;
         let full_only = [
             ("--attributes", !attributes.is_empty()),
@@ -181,20 +181,20 @@ impl Line {
         ];
         let unused = full_only.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
         if let Some(flag) = unused.or_else(|| self.shared.selection_flag()) {
-            return Err(Error::Useless { flag, other: "--manifest" });
+            return Err(FlagError::Useless { flag, other: "--manifest" });
         }
         let mut names = self.operands.into_iter().map(OsString::into_vec);
-        let Some(tree) = names.next() else { return Err(Error::Missing { operand: "operand: a tree" }) };
+        let Some(tree) = names.next() else { return Err(FlagError::Missing { operand: "operand: a tree" }) };
         if let Some(operand) = names.next() {
-            return Err(Error::Extra { operand });
+            return Err(FlagError::Extra { operand });
         }
-        let name = |name| CString::new(name).map_err(|_| Error::NulInName);
+        let name = |name| CString::new(name).map_err(|_| FlagError::NulInName);
         let options = CompareOptions { hint: self.algorithm, dereference, quiet: !self.listings.is_empty() };
         Ok(Against { manifest: name(manifest.into_vec())?, tree: name(tree)?, options })
     }
 }
 
-fn main(call: &Call<'_>) -> ExitCode {
+fn main(call: &AppletCall<'_>) -> ExitCode {
     let mut line = match call.read(&COMMAND, call.words, TROUBLE) {
         Ok(line) => line,
         Err(status) => return status,
@@ -219,7 +219,7 @@ struct Against {
     options: CompareOptions,
 }
 
-impl Work for Against {
+impl CliTask for Against {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let paths = (self.manifest.as_c_str(), self.tree.as_c_str());
         match haul_sum::compare_by(executor, paths, &self.options, config, console) {
@@ -246,12 +246,12 @@ impl Work for Against {
     }
 }
 
-struct Comparison {
+struct TreeComparison {
     operands: Operands,
     options: Options,
 }
 
-impl Work for Comparison {
+impl CliTask for TreeComparison {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         match haul_compare::run_by(executor, &self.operands, &self.options, config, console) {
             Ok(Outcome::Same) => 0,

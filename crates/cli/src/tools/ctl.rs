@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use haul_sys::reason;
 
-use super::{Call, Tool};
+use super::{AppletCall, CliTool};
 use crate::control::protocol::{ControlRequest, ControlStatus, LINE_BYTES_MAX};
 use crate::flags::Action::Plain;
-use crate::flags::{Argument, Arguments, Command, Documented, Error, Flag, Shared, Sharing};
+use crate::flags::{
+    AppletCommand, Argument, Arguments, Documented, FlagError, FlagSpec, SharedArguments, Sharing,
+};
 use crate::report::{complain, print_information};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: CliTool = CliTool {
     name: "ctl",
     programs: &[],
     about: "query, pause, throttle or stop a running command",
@@ -28,10 +30,10 @@ const TROUBLE: u8 = 1;
 
 /// Maximum wait for the answer. The thread that answers does nothing else.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// How long to wait for a command that doesn't listen on its socket yet.
-const LISTENS_WITHIN: Duration = Duration::from_millis(100);
+/// Maximum wait for a command that doesn't listen on its socket yet.
+const SOCKET_WAIT_MAX: Duration = Duration::from_millis(100);
 
-static COMMAND: Command<Line> = Command {
+static COMMAND: AppletCommand<CtlArguments> = AppletCommand {
     usage: &[
         "[OPTION]... SOCKET status",
         "SOCKET pause | resume | stop",
@@ -84,21 +86,21 @@ fn operands() -> Vec<Argument> {
     vec![operand("FILE", &[]), operand("COMMAND", &COMMANDS)]
 }
 
-static FLAGS: &[Flag<Line>] = &[
-    Flag::gnu("--json", Plain(|line| line.json = true), "print the status as a JSON object"),
-    Flag::help("-h --help"),
-    Flag::version("--version"),
+static FLAGS: &[FlagSpec<CtlArguments>] = &[
+    FlagSpec::gnu("--json", Plain(|line| line.json = true), "print the status as a JSON object"),
+    FlagSpec::help("-h --help"),
+    FlagSpec::version("--version"),
 ];
 
 #[derive(Debug, Default)]
-struct Line {
-    shared: Shared,
+struct CtlArguments {
+    shared: SharedArguments,
     words: Vec<OsString>,
     json: bool,
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for CtlArguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -107,7 +109,7 @@ impl Arguments for Line {
     }
 }
 
-fn main(call: &Call<'_>) -> ExitCode {
+fn main(call: &AppletCall<'_>) -> ExitCode {
     let line = match call.read(&COMMAND, call.words, TROUBLE) {
         Ok(line) => line,
         Err(status) => return status,
@@ -127,17 +129,17 @@ fn main(call: &Call<'_>) -> ExitCode {
 }
 
 /// Returns the socket, the request, and its words as they are sent.
-fn parse(line: &Line) -> Result<(&OsStr, ControlRequest, Vec<u8>), Error> {
+fn parse(line: &CtlArguments) -> Result<(&OsStr, ControlRequest, Vec<u8>), FlagError> {
     let Some((socket, words)) = line.words.split_first() else {
-        return Err(Error::Missing { operand: "SOCKET" });
+        return Err(FlagError::Missing { operand: "SOCKET" });
     };
     if words.is_empty() {
-        return Err(Error::Missing { operand: "COMMAND" });
+        return Err(FlagError::Missing { operand: "COMMAND" });
     }
     let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
-    let request = ControlRequest::parse(&words).map_err(Error::Sentence)?;
+    let request = ControlRequest::parse(&words).map_err(FlagError::Sentence)?;
     if line.json && request != ControlRequest::Status {
-        return Err(Error::Sentence("option '--json' is for the command 'status'".to_owned()));
+        return Err(FlagError::Sentence("option '--json' is for the command 'status'".to_owned()));
     }
     Ok((socket, request, words.join(b" ".as_slice())))
 }
@@ -147,7 +149,7 @@ fn connect(socket: &OsStr) -> std::io::Result<UnixStream> {
     let is_refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
     match UnixStream::connect(socket) {
         Err(error) if is_refused(&error) => {
-            std::thread::sleep(LISTENS_WITHIN);
+            std::thread::sleep(SOCKET_WAIT_MAX);
             UnixStream::connect(socket)
         }
         outcome => outcome,

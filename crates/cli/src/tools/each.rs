@@ -10,16 +10,16 @@ use haul_each::{Halt, Kinds, Options, Outcome, Running, Size};
 use haul_flow::{Config, Report};
 use haul_sys::{reason, stat_path};
 
-use super::{Call, Tool};
-use crate::flags::Action::{Plain, Required, Word};
+use super::{AppletCall, CliTool};
+use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{Bounds, Words};
-use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing, Value};
+use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing, Value};
 use crate::messages::{self, Charset};
 use crate::report::Console;
 use crate::signals;
-use crate::task::{Executors, Work};
+use crate::task::{CliTask, Executors};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: CliTool = CliTool {
     name: "each",
     programs: &[],
     about: "run a command for every file that matches, many at once",
@@ -32,7 +32,7 @@ const SOME_FAILED: u8 = 1;
 /// Exit status if anything else went wrong.
 const TROUBLE: u8 = 2;
 
-static COMMAND: Command<Line> = Command {
+static COMMAND: AppletCommand<EachArguments> = AppletCommand {
     usage: &["[OPTION]... ROOT... -- COMMAND [WORD]..."],
     about: "\
 Run a command for every matching file below the roots, many at once.
@@ -57,13 +57,13 @@ const HALTS: &Words<Halt> = &[("soon", Halt::Soon), ("now", Halt::Now)];
 const BATCH: Bounds = Bounds { least: 1, most: u32::MAX as usize, text: "1 to 4294967295" };
 const BYTES: Bounds = Bounds { least: 0, most: i64::MAX as usize, text: "0 to 8E" };
 
-static FLAGS: &[Flag<Line>] = &[
-    Flag::gnu(
+static FLAGS: &[FlagSpec<EachArguments>] = &[
+    FlagSpec::gnu(
         "--name",
-        Word("PATTERN", |line, value| line.names.push(value.text())),
+        AnyValue("PATTERN", |line, value| line.names.push(value.text())),
         "match only names that match PATTERN; if repeated, any of them",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--type",
         Required("LIST", |line, value| {
             let kinds = value.choose_each(KINDS)?.into_iter().collect();
@@ -73,51 +73,55 @@ static FLAGS: &[Flag<Line>] = &[
         "match only entries of these types, separated by commas: f (files; the default), d (directories), l (symbolic \
          links)",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--size",
         Required("[+-]N", |line, value| size(value).map(|size| line.size = Some(size))),
         "match only files of more than N bytes (+N), fewer (-N), or exactly N; N may have a unit: K, M, G",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--newer",
-        Word("FILE", |line, value| line.newer = Some(value.os())),
+        AnyValue("FILE", |line, value| line.newer = Some(value.os())),
         "match only entries modified after FILE was",
     ),
-    Flag::gnu("-L --dereference", Plain(|line| line.dereference = true), "follow symbolic links"),
-    Flag::gnu(
+    FlagSpec::gnu("-L --dereference", Plain(|line| line.dereference = true), "follow symbolic links"),
+    FlagSpec::gnu(
         "--shell",
         Plain(|line| line.shell = true),
         "run the words as one sh script, in which each path is one word, in quotes or not",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--batch",
         Required("N", |line, value| value.count(BATCH).map(|batch| line.batch = Some(batch))),
         "run one command for up to N files; a word with a placeholder is repeated for each, and in a script a \
          placeholder stands for all",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--block",
         Required("SIZE", |line, value| value.size(BYTES).map(|bytes| line.block = Some(bytes as u64))),
         "split each file into blocks of about SIZE at line ends, feed each to a command, and join the outputs",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--sort",
         Required("ORDER", |line, value| value.choose(&[("path", true)]).map(|sorted| line.sorted = sorted)),
         "pass on outputs in this order: path, the same in every run and over ranks; the default is as the commands end",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--halt",
         Required("WHEN", |line, value| value.choose(HALTS).map(|halt| line.halt = Some(halt))),
         "when a command fails: soon, start no more; now, also end those that run",
     ),
-    Flag::gnu("--dry-run", Plain(|line| line.dry_run = true), "print the commands instead of running them"),
-    Flag::help("-h --help"),
-    Flag::version("--version"),
+    FlagSpec::gnu(
+        "--dry-run",
+        Plain(|line| line.dry_run = true),
+        "print the commands instead of running them",
+    ),
+    FlagSpec::help("-h --help"),
+    FlagSpec::version("--version"),
 ];
 
 #[derive(Debug, Default)]
-struct Line {
-    shared: Shared,
+struct EachArguments {
+    shared: SharedArguments,
     roots: Vec<OsString>,
     command: Vec<OsString>,
     names: Vec<String>,
@@ -133,8 +137,8 @@ struct Line {
     dry_run: bool,
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for EachArguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -148,7 +152,7 @@ impl Arguments for Line {
 }
 
 /// Parses a comparison with a number of bytes.
-fn size(value: Value<'_>) -> Result<Size, Error> {
+fn size(value: Value<'_>) -> Result<Size, FlagError> {
     let (compare, bytes): (fn(u64) -> Size, _) = match value.bytes {
         [b'+', bytes @ ..] => (Size::Above, bytes),
         [b'-', bytes @ ..] => (Size::Below, bytes),
@@ -157,25 +161,25 @@ fn size(value: Value<'_>) -> Result<Size, Error> {
     Value { bytes, ..value }.size(BYTES).map(|bytes| compare(bytes as u64))
 }
 
-impl Line {
-    fn lower(self) -> Result<Commands, Error> {
+impl EachArguments {
+    fn lower(self) -> Result<Commands, FlagError> {
         if self.roots.is_empty() {
-            return Err(Error::Missing { operand: "ROOT" });
+            return Err(FlagError::Missing { operand: "ROOT" });
         }
         if self.command.is_empty() {
-            return Err(Error::Missing { operand: "COMMAND" });
+            return Err(FlagError::Missing { operand: "COMMAND" });
         }
         if self.batch.is_some() && self.block.is_some() {
-            return Err(Error::Exclusive { flag: "--batch", other: "--block" });
+            return Err(FlagError::Exclusive { flag: "--batch", other: "--block" });
         }
-        // Which files share a command depends on who finds them first.
+        // The workers race for files, so the files that share a command aren't deterministic.
         if self.batch.is_some_and(|batch| batch > 1) && self.sorted {
-            return Err(Error::Exclusive { flag: "--batch", other: "--sort" });
+            return Err(FlagError::Exclusive { flag: "--batch", other: "--sort" });
         }
         let newer = self.newer.map(|name| {
             let path = c_string(name.clone())?;
             let looked = stat_path::<&haul_sys::Fd>(None, &path, true);
-            let failed = |cause| Error::Sentence(format!("cannot stat {name:?}: {cause}"));
+            let failed = |cause| FlagError::Sentence(format!("cannot stat {name:?}: {cause}"));
             looked.map(|stat| stat.modified).map_err(failed)
         });
         let options = Options {
@@ -197,11 +201,11 @@ impl Line {
     }
 }
 
-fn c_string(name: OsString) -> Result<CString, Error> {
-    CString::new(name.into_vec()).map_err(|_| Error::NulInName)
+fn c_string(name: OsString) -> Result<CString, FlagError> {
+    CString::new(name.into_vec()).map_err(|_| FlagError::NulInName)
 }
 
-fn main(call: &Call<'_>) -> ExitCode {
+fn main(call: &AppletCall<'_>) -> ExitCode {
     let line = match call.read(&COMMAND, call.words, TROUBLE) {
         Ok(line) => line,
         Err(status) => return status,
@@ -218,7 +222,7 @@ struct Commands {
     options: Options,
 }
 
-impl Work for Commands {
+impl CliTask for Commands {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let running = Arc::new(Running::default());
         let to_end = Arc::clone(&running);
@@ -256,8 +260,8 @@ impl Work for Commands {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str]) -> Result<Line, Error> {
-        let mut line = Line::default();
+    fn read(words: &[&str]) -> Result<EachArguments, FlagError> {
+        let mut line = EachArguments::default();
         let words: Vec<_> = words.iter().map(OsString::from).collect();
         COMMAND.parse(&mut line, &words, false).map(|_| line)
     }

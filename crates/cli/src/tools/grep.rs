@@ -18,18 +18,18 @@ use haul_grep::{
 };
 use haul_sys::{Standard, reason};
 
-use super::{Call, Tool, standard_input_to_end};
+use super::{AppletCall, CliTool, standard_input_to_end};
 use crate::cluster::stdout_is_terminal;
 use crate::flags::When;
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
-use crate::task::{Executors, Work};
-use flags::{COMMAND, Choice, Line};
+use crate::task::{CliTask, Executors};
+use flags::{COMMAND, FileChoice, GrepArguments};
 
 /// Exit status of a search with an error.
 const TROUBLE: u8 = 2;
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: CliTool = CliTool {
     name: "grep",
     programs: &[],
     about: "search files and trees for lines that match patterns, as grep does",
@@ -37,7 +37,7 @@ pub(super) const TOOL: Tool = Tool {
     main,
 };
 
-fn main(call: &Call<'_>) -> ExitCode {
+fn main(call: &AppletCall<'_>) -> ExitCode {
     let line = match call.read(&COMMAND, call.words, TROUBLE) {
         Ok(line) => line,
         Err(status) => return status,
@@ -50,8 +50,8 @@ fn main(call: &Call<'_>) -> ExitCode {
     };
     let search = match line.lower() {
         Ok(search) => search,
-        Err(Wrong::Value(why)) => return refuse(&why),
-        Err(Wrong::Nothing) => {
+        Err(GrepUsageError::Value(why)) => return refuse(&why),
+        Err(GrepUsageError::Nothing) => {
             return call.refuse_with(TROUBLE, || {
                 complain(&messages.wrong_usage("no pattern is given"));
             });
@@ -93,7 +93,7 @@ fn selects_nothing(options: &GrepOptions) -> bool {
 }
 
 /// Why a command line is rejected.
-enum Wrong {
+enum GrepUsageError {
     /// A value is invalid.
     Value(String),
     /// There is no pattern.
@@ -102,46 +102,46 @@ enum Wrong {
 
 /// A lowered command line.
 #[derive(Clone)]
-struct Search {
+struct GrepRequest {
     options: GrepOptions,
     named: Vec<Named>,
     no_messages: bool,
 }
 
-impl Line {
-    fn lower(&self) -> Result<Search, Wrong> {
+impl GrepArguments {
+    fn lower(&self) -> Result<GrepRequest, GrepUsageError> {
         let mut operands: VecDeque<&OsString> = self.operands.iter().collect();
         let mut patterns = Vec::new();
         for text in &self.regexp {
             patterns.extend(lines(text.as_bytes()));
         }
         for path in &self.file {
-            patterns.extend(contents(path).map_err(Wrong::Value)?);
+            patterns.extend(contents(path).map_err(GrepUsageError::Value)?);
         }
         if self.regexp.is_empty() && self.file.is_empty() {
-            patterns.extend(lines(operands.pop_front().ok_or(Wrong::Nothing)?.as_bytes()));
+            patterns.extend(lines(operands.pop_front().ok_or(GrepUsageError::Nothing)?.as_bytes()));
         }
-        // As in GNU grep, so that the warnings about a pattern come once.
+        // Duplicates are removed, like in GNU grep, so that the warnings about a pattern come once.
         let mut seen = HashSet::new();
         patterns.retain(|pattern| seen.insert(pattern.clone()));
-        let mut options = self.options(patterns, operands.len()).map_err(Wrong::Value)?;
-        options.files = self.rules().map_err(Wrong::Value)?;
+        let mut options = self.options(patterns, operands.len()).map_err(GrepUsageError::Value)?;
+        options.files = self.rules().map_err(GrepUsageError::Value)?;
         let named = operands.iter().map(|operand| named(operand)).collect::<Result<Vec<_>, _>>();
-        let mut named = named.map_err(Wrong::Value)?;
+        let mut named = named.map_err(GrepUsageError::Value)?;
         if named.is_empty() {
             let recurses = options.directories == Directories::Recurse;
             named.push(if recurses { Named::Here } else { Named::Input });
         }
-        Ok(Search { options, named, no_messages: self.no_messages })
+        Ok(GrepRequest { options, named, no_messages: self.no_messages })
     }
 
     fn rules(&self) -> Result<Vec<Rule>, String> {
         let mut rules = Vec::new();
         for (choice, value) in &self.choices {
             match choice {
-                Choice::Include => rules.push(rule(value, true)),
-                Choice::Exclude => rules.push(rule(value, false)),
-                Choice::ExcludeFrom => {
+                FileChoice::Include => rules.push(rule(value, true)),
+                FileChoice::Exclude => rules.push(rule(value, false)),
+                FileChoice::ExcludeFrom => {
                     // White space at the end of a line doesn't count.
                     let globs = contents(value)?.into_iter().map(|glob| glob.trim_ascii_end().to_vec());
                     let globs = globs.filter(|glob| !glob.is_empty());
@@ -334,15 +334,15 @@ fn goes_nowhere() -> bool {
 
 struct Searching {
     grep: Grep,
-    search: Search,
+    search: GrepRequest,
 }
 
-impl Work for Searching {
+impl CliTask for Searching {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let options = &self.search.options;
         let (silent, at_once) = (self.search.no_messages, options.line_buffered);
         let is_here = self.search.named == [Named::Here];
-        let listener = Listener { console, grep: &self.grep, silent, at_once, is_here };
+        let listener = GrepReport { console, grep: &self.grep, silent, at_once, is_here };
         match self.grep.run(executor, &self.search.named, config, &listener) {
             Ok(outcome) => u8::from(!outcome.matched),
             Err(problem) => {
@@ -380,7 +380,7 @@ impl Work for Searching {
 
 /// Filters a search's reports: drops what `-s` suppresses, flushes lines if requested, and stops
 /// the search once output fails.
-struct Listener<'a> {
+struct GrepReport<'a> {
     console: &'a Console,
     grep: &'a Grep,
     silent: bool,
@@ -389,7 +389,7 @@ struct Listener<'a> {
     is_here: bool,
 }
 
-impl Report for Listener<'_> {
+impl Report for GrepReport<'_> {
     fn started(&self, info: RunInfo) {
         self.console.started(info);
     }
@@ -419,7 +419,7 @@ impl Report for Listener<'_> {
             });
         }
         // Matches found earlier must be seen earlier.
-        self.console.tell_now(&[]);
+        self.console.print_now(&[]);
         self.console.problem(problem);
     }
 
@@ -429,7 +429,7 @@ impl Report for Listener<'_> {
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
         match stream {
-            Standard::Output if self.at_once => self.console.tell_now(bytes),
+            Standard::Output if self.at_once => self.console.print_now(bytes),
             _ => self.console.output(stream, bytes),
         }
         if self.console.has_lost_output() {

@@ -17,15 +17,15 @@ use std::process::ExitCode;
 use haul_flow::Contents;
 use haul_sys::Fd;
 
-use crate::flags::{self, Arguments, Command, Documented, Environment, Error, Information};
+use crate::flags::{self, AppletCommand, Arguments, Documented, Environment, FlagError, Information};
 use crate::messages::Messages;
 use crate::own_files;
 use crate::report::{complain, complain_of_usage, print_information};
-use crate::task::{RunOptions, Work};
+use crate::task::{CliTask, RunOptions};
 use crate::work;
 
 /// A tool as the command line knows it.
-pub(crate) struct Tool {
+pub(crate) struct CliTool {
     /// Its name: `haul NAME`.
     pub(crate) name: &'static str,
     /// Programs it can stand in for; their names are also commands of haul.
@@ -34,29 +34,29 @@ pub(crate) struct Tool {
     pub(crate) about: &'static str,
     /// Describes its command line for generators.
     pub(crate) document: fn() -> Documented,
-    pub(crate) main: fn(&Call<'_>) -> ExitCode,
+    pub(crate) main: fn(&AppletCall<'_>) -> ExitCode,
 }
 
-impl PartialEq for Tool {
+impl PartialEq for CliTool {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for Tool {}
+impl Eq for CliTool {}
 
-impl std::fmt::Debug for Tool {
+impl std::fmt::Debug for CliTool {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.name)
     }
 }
 
 /// The tools, in help order.
-pub(crate) const TOOLS: &[Tool] =
+pub(crate) const TOOLS: &[CliTool] =
     &[bzip2::TOOL, compare::TOOL, each::TOOL, grep::TOOL, sum::TOOL, tar::TOOL, ctl::TOOL];
 
-pub(crate) struct Call<'a> {
-    pub(crate) tool: &'static Tool,
+pub(crate) struct AppletCall<'a> {
+    pub(crate) tool: &'static CliTool,
     /// Name it was called by: the tool's, or that of a program it stands in for.
     pub(crate) name: &'static str,
     /// True if called by that name alone, not as `haul NAME`.
@@ -64,7 +64,7 @@ pub(crate) struct Call<'a> {
     pub(crate) words: &'a [OsString],
 }
 
-impl Call<'_> {
+impl AppletCall<'_> {
     /// Returns the program's name in messages.
     pub(crate) fn program(&self) -> String {
         if self.stands_in { self.name.to_owned() } else { format!("haul {}", self.name) }
@@ -78,7 +78,7 @@ impl Call<'_> {
     /// status is returned; that of an error is `trouble`.
     pub(crate) fn read<T: Arguments + Default>(
         &self,
-        command: &Command<T>,
+        command: &AppletCommand<T>,
         words: &[OsString],
         trouble: u8,
     ) -> Result<T, ExitCode> {
@@ -113,7 +113,7 @@ impl Call<'_> {
     }
 
     /// Reports a command-line error, and returns the exit status `trouble`.
-    pub(crate) fn refuse(&self, error: &Error, trouble: u8) -> ExitCode {
+    pub(crate) fn refuse(&self, error: &FlagError, trouble: u8) -> ExitCode {
         self.refuse_with(trouble, || complain_of_usage(&self.messages(), error))
     }
 
@@ -138,7 +138,7 @@ impl Call<'_> {
         &self,
         messages: Messages,
         run_options: &RunOptions,
-        work: &impl Work,
+        work: &impl CliTask,
     ) -> ExitCode {
         if let Err(why) = own_files::check(run_options, work) {
             return self.refuse_with(work.exit_status(0, true), || {
@@ -153,13 +153,13 @@ impl Call<'_> {
 }
 
 /// Finds the tool with this name, or that of one of its programs.
-pub(crate) fn named(name: &str) -> Option<(&'static Tool, &'static str)> {
-    let names = |tool: &'static Tool| std::iter::once(tool.name).chain(tool.programs.iter().copied());
+pub(crate) fn named(name: &str) -> Option<(&'static CliTool, &'static str)> {
+    let names = |tool: &'static CliTool| std::iter::once(tool.name).chain(tool.programs.iter().copied());
     TOOLS.iter().find_map(|tool| names(tool).find(|known| *known == name).map(|known| (tool, known)))
 }
 
 /// Finds the tool that can stand in for a program.
-pub(crate) fn in_place_of(program: &str) -> Option<(&'static Tool, &'static str)> {
+pub(crate) fn in_place_of(program: &str) -> Option<(&'static CliTool, &'static str)> {
     named(program).filter(|(tool, name)| tool.programs.contains(name))
 }
 

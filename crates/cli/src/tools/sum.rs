@@ -8,16 +8,16 @@ use std::process::ExitCode;
 use haul_flow::{Config, Problem, Report};
 use haul_sum::{Algorithm, CheckOptions, Format, Listing, Named, Options, Outcome, Printed};
 
-use super::{Call, Tool};
-use crate::flags::Action::{Plain, Required, Word};
+use super::{AppletCall, CliTool};
+use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{HASH, MANIFEST_FORMAT, check_manifest};
-use crate::flags::{Arguments, Command, Error, Flag, Shared, Sharing};
+use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing};
 use crate::manifest;
 use crate::messages;
 use crate::report::Console;
-use crate::task::{Executors, Work};
+use crate::task::{CliTask, Executors};
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: CliTool = CliTool {
     name: "sum",
     programs: &[],
     about: "compute hashes of files and trees, and check them",
@@ -28,7 +28,7 @@ pub(super) const TOOL: Tool = Tool {
 /// Exit status if anything could not be read, or is not right.
 const TROUBLE: u8 = 1;
 
-static COMMAND: Command<Line> = Command {
+static COMMAND: AppletCommand<SumArguments> = AppletCommand {
     usage: &["[OPTION]... [FILE|DIRECTORY]...", "-c [OPTION]... [MANIFEST]..."],
     about: "\
 Print the hash of each file, and of each file below each directory; or check the files that manifests list. Without an \
@@ -56,14 +56,14 @@ Examples:
   haul sum --hash=sha256 *.iso > SHA256SUMS; sha256sum -c SHA256SUMS",
 };
 
-static FLAGS: &[Flag<Line>] = &[
-    Flag::gnu(
+static FLAGS: &[FlagSpec<SumArguments>] = &[
+    FlagSpec::gnu(
         "--hash",
         Required("NAME", |line, value| value.choose(HASH).map(|algorithm| line.algorithm = Some(algorithm))),
         "compute the hash NAME: blake3 (the default), xxh128, xxh64, sha256, or md5; with --check, for lines that \
          don't say which",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--manifest-format",
         Required("NAME", |line, value| {
             value.choose(MANIFEST_FORMAT).map(|format| line.formats.push(("--manifest-format", format)))
@@ -71,37 +71,37 @@ static FLAGS: &[Flag<Line>] = &[
         "list the hashes in this form: b3sum (the default: hash and name, as all such programs print them), bsd (with the \
          name of the hash), json (an object on each line), or mhl (an ASC Media Hash List, with xxh128, xxh64 or md5)",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--tag",
         Plain(|line| line.formats.push(("--tag", Format::Bsd))),
         "the same as --manifest-format=bsd",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-z --zero",
         Plain(|line| line.zero = true),
         "end each line with NUL, not newline, and don't escape names",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-o --output",
-        Word("FILE", |line, value| line.output = Some(value.os())),
+        AnyValue("FILE", |line, value| line.output = Some(value.os())),
         "write to FILE; it appears, or is replaced, when it is complete",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-L --dereference",
         Plain(|line| line.dereference = true),
         "follow symbolic links below directories",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-c --check",
         Plain(|line| line.check = true),
         "read manifests, and check the files that they list",
     ),
-    Flag::help("-h --help"),
-    Flag::version("--version"),
+    FlagSpec::help("-h --help"),
+    FlagSpec::version("--version"),
 ];
 
-static CHECK_FLAGS: &[Flag<Line>] = &[
-    Flag::gnu(
+static CHECK_FLAGS: &[FlagSpec<SumArguments>] = &[
+    FlagSpec::gnu(
         "--ignore-missing",
         Plain(|line| {
             line.needs_check("--ignore-missing");
@@ -109,17 +109,17 @@ static CHECK_FLAGS: &[Flag<Line>] = &[
         }),
         "do not fail or report for missing files",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--quiet",
         Plain(|line| line.prints("--quiet", Printed::Failures)),
         "don't print OK for each file that is right",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--status",
         Plain(|line| line.prints("--status", Printed::Nothing)),
         "print nothing about the files; the exit status shows success",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "--strict",
         Plain(|line| {
             line.needs_check("--strict");
@@ -127,7 +127,7 @@ static CHECK_FLAGS: &[Flag<Line>] = &[
         }),
         "fail if a line is improperly formatted",
     ),
-    Flag::gnu(
+    FlagSpec::gnu(
         "-w --warn",
         Plain(|line| line.prints("--warn", Printed::BadLines)),
         "report each line that is improperly formatted",
@@ -135,8 +135,8 @@ static CHECK_FLAGS: &[Flag<Line>] = &[
 ];
 
 #[derive(Debug, Default)]
-struct Line {
-    shared: Shared,
+struct SumArguments {
+    shared: SharedArguments,
     operands: Vec<OsString>,
     algorithm: Option<Algorithm>,
     /// The formats that are asked for, and their flags.
@@ -151,8 +151,8 @@ struct Line {
     without_check: Option<&'static str>,
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for SumArguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -161,7 +161,7 @@ impl Arguments for Line {
     }
 }
 
-impl Line {
+impl SumArguments {
     /// Records the first flag that is meaningless without `--check`.
     fn needs_check(&mut self, flag: &'static str) {
         self.without_check.get_or_insert(flag);
@@ -172,11 +172,11 @@ impl Line {
         self.checks.printed = printed;
     }
 
-    fn lower(self) -> Result<Summing, Error> {
+    fn lower(self) -> Result<Summing, FlagError> {
         let format = self.formats.last().map_or(Format::default(), |(_, format)| *format);
         let algorithm = self.algorithm.unwrap_or_default();
         self.doubt(format, algorithm)?;
-        let name = |name: OsString| CString::new(name.into_vec()).map_err(|_| Error::NulInName);
+        let name = |name: OsString| CString::new(name.into_vec()).map_err(|_| FlagError::NulInName);
         let named = self.operands.into_iter().map(|word| match word.as_bytes() {
             b"-" => Ok(Named::Input),
             _ => name(word).map(Named::Path),
@@ -198,15 +198,15 @@ impl Line {
     }
 
     /// Refuses combinations that make no sense.
-    fn doubt(&self, format: Format, algorithm: Algorithm) -> Result<(), Error> {
+    fn doubt(&self, format: Format, algorithm: Algorithm) -> Result<(), FlagError> {
         let mut formats = self.formats.iter();
         if let Some((flag, first)) = formats.next()
             && let Some((other, _)) = formats.find(|(other, format)| other != flag && format != first)
         {
-            return Err(Error::Exclusive { flag, other });
+            return Err(FlagError::Exclusive { flag, other });
         }
         if let (Some(flag), false) = (self.without_check, self.check) {
-            return Err(Error::Requires { flag, other: "--check" });
+            return Err(FlagError::Requires { flag, other: "--check" });
         }
         let of_listing = [
             (self.formats.first().map(|(flag, _)| *flag), self.check, "--check"),
@@ -216,26 +216,28 @@ impl Line {
             (self.zero.then_some("--zero"), format == Format::Mhl, "--manifest-format=mhl"),
         ];
         if let (Some(flag), true) = (self.shared.selection_flag(), self.check) {
-            return Err(Error::Useless { flag, other: "--check" });
+            return Err(FlagError::Useless { flag, other: "--check" });
         }
         if let Some(flag) = self.shared.selection_flag()
             && self.operands.iter().all(|operand| operand == "-")
         {
-            return Err(Error::Sentence(format!("{flag} has no effect on standard input: name a directory")));
+            return Err(FlagError::Sentence(format!(
+                "{flag} has no effect on standard input: name a directory"
+            )));
         }
         if self.shared.run.reads_input && self.operands.iter().any(|operand| operand == "-") {
-            return Err(Error::Sentence("standard input can be read only once".to_owned()));
+            return Err(FlagError::Sentence("standard input can be read only once".to_owned()));
         }
         for (flag, is_useless, other) in of_listing {
             if let (Some(flag), true) = (flag, is_useless) {
-                return Err(Error::Useless { flag, other });
+                return Err(FlagError::Useless { flag, other });
             }
         }
         check_manifest(format, algorithm)
     }
 }
 
-fn main(call: &Call<'_>) -> ExitCode {
+fn main(call: &AppletCall<'_>) -> ExitCode {
     let line = match call.read(&COMMAND, call.words, TROUBLE) {
         Ok(line) => line,
         Err(status) => return status,
@@ -274,7 +276,7 @@ impl Summing {
     }
 }
 
-impl Work for Summing {
+impl CliTask for Summing {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let outcome = match &self.aim {
             Aim::Sum(listing, output) => self.sum(executor, listing, output.as_ref(), config, console),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod beside;
+mod compared;
 mod damage;
 mod replaced;
 mod scene;

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
-use haul_testkit::{Run, Sandbox, needs, require, signals, wait};
+use haul_testkit::{Sandbox, TestRun, needs, require, signals, wait};
 
 use crate::scene::{haul, noise};
 
@@ -153,7 +153,7 @@ fn large_files_that_go_away_while_they_wait_hold_up_no_other() {
     let names: Vec<_> = (0..40).map(|number| sandbox.join(format!("{number:02}"))).collect();
     let content = noise(11, 1_000_000);
     names.iter().for_each(|name| fs::write(name, &content).unwrap());
-    let run = Run::new(&haul()).args(["bzip2", "-9", "-j4"]).args(&names).within(Duration::from_secs(60));
+    let run = TestRun::new(&haul()).args(["bzip2", "-9", "-j4"]).args(&names).within(Duration::from_secs(60));
     let running = run.start().unwrap();
     // The first files are being compressed, and the others wait.
     assert!(wait::until(Duration::from_secs(60), || names.iter().any(|name| packed(name).exists())));
@@ -171,11 +171,11 @@ fn packed(name: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_input_that_is_written_to_meanwhile_stays() {
+fn an_input_that_is_written_to_during_the_run_stays() {
     let sandbox = Sandbox::in_memory().unwrap();
     let name = sandbox.join("log");
     fs::write(&name, noise(12, 6_000_000)).unwrap();
-    let running = Run::new(&haul()).args(["bzip2", "-1"]).arg(&name).start().unwrap();
+    let running = TestRun::new(&haul()).args(["bzip2", "-1"]).arg(&name).start().unwrap();
     assert!(wait::until(Duration::from_secs(60), || packed(&name).exists()));
     fs::File::options().append(true).open(&name).unwrap().write_all(b"a line\n").unwrap();
     let outcome = running.finish().unwrap();
@@ -193,7 +193,8 @@ fn an_input_that_is_named_twice_is_not_lost() {
         let content = noise(13, length);
         for _ in 0..rounds {
             fs::write(&name, &content).unwrap();
-            let run = Run::new(&haul()).args(["bzip2", "-1", "-j4", "-r", "-f"]).in_folder(sandbox.path());
+            let run =
+                TestRun::new(&haul()).args(["bzip2", "-1", "-j4", "-r", "-f"]).in_folder(sandbox.path());
             let outcome = run.args(["folder", "folder/../folder/log", "folder/log"]).finish().unwrap();
             assert!(!name.exists(), "{}", outcome.errors());
             assert!(run_back(&packed(&name)) == content, "{}", outcome.errors());
@@ -286,7 +287,7 @@ fn a_run_that_nobody_reads_from_ends_without_a_word() {
 }
 
 #[test]
-fn an_output_that_is_full_is_told_once() {
+fn an_output_that_is_full_is_reported_once() {
     let sandbox = Sandbox::in_memory().unwrap();
     let file = sandbox.join("file");
     fs::write(&file, noise(11, 1_000_000)).unwrap();

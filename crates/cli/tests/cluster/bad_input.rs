@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::run::{Outcome, Run};
+use haul_testkit::mpi::{Mpi, MpiKind};
+use haul_testkit::run::{RunOutcome, TestRun};
 use haul_testkit::{Sandbox, message, program, require};
 
 use crate::start::relatives;
@@ -23,7 +23,7 @@ impl Scene {
         Self(sandbox)
     }
 
-    fn finish(&self, run: Run) -> Outcome {
+    fn finish(&self, run: TestRun) -> RunOutcome {
         let mark = self.0.path().display().to_string();
         let run = run.in_folder(self.0.path()).env("HAUL_TEST", &mark).env("HAUL_SILENCE", "10");
         let outcome = run.within(LIMIT).finish().unwrap();
@@ -35,7 +35,7 @@ impl Scene {
     }
 
     /// Asserts that the run fails with status 1 and one line of haul's that contains `words`.
-    fn refused(&self, run: Run, words: &[&str]) {
+    fn refused(&self, run: TestRun, words: &[&str]) {
         let outcome = self.finish(run);
         let told = outcome.errors();
         let lines: Vec<_> = message::normalise(&outcome.stderr)
@@ -81,7 +81,7 @@ fn options_for_a_batch_job_need_a_batch_system() {
         scene.refused(copy.env("PATH", ""), &[name, "no batch system"]);
         for line in ["tar -cf b.tar a", "grep x a", "cmp a a", "each a -- cat", "bzip2 -k a"] {
             let mut words = line.split(' ');
-            let run = Run::new(program!().path()).args(words.next()).args(["--clients=2", option]);
+            let run = TestRun::new(program!().path()).args(words.next()).args(["--clients=2", option]);
             let outcome = scene.finish(run.args(words).env("PATH", ""));
             let told = outcome.errors();
             assert!(outcome.status().is_some_and(|status| status > 0), "{line} {option}: {told}");
@@ -92,8 +92,8 @@ fn options_for_a_batch_job_need_a_batch_system() {
 
 #[test]
 fn libraries_that_are_none_are_refused() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(MpiKind::OpenMpi4).unwrap());
     let launcher = format!("--launcher={}", mpi.launcher().display());
     let copy = |library: &str| {
         let run = program!().run().args(["--clients=2", &launcher, "a", "b"]);
@@ -108,9 +108,9 @@ fn libraries_that_are_none_are_refused() {
 /// Each rank would take itself for rank 0 of 1, and copy everything.
 #[test]
 fn a_library_of_another_family_than_the_launcher_is_refused() {
-    require!(Kind::OpenMpi4.needed(), Kind::Mpich4.needed(), program!().needs_haul());
+    require!(MpiKind::OpenMpi4.needed(), MpiKind::Mpich4.needed(), program!().needs_haul());
     let scene = Scene::new();
-    let [first, second] = [Kind::OpenMpi4, Kind::Mpich4].map(|kind| Mpi::find(kind).unwrap());
+    let [first, second] = [MpiKind::OpenMpi4, MpiKind::Mpich4].map(|kind| Mpi::find(kind).unwrap());
     for (launcher, library) in [(&first, &second), (&second, &first)] {
         let library = format!("--mpi-lib={}", library.library().display());
         let start = format!("--launcher={}", launcher.launcher().display());
@@ -123,9 +123,9 @@ fn a_library_of_another_family_than_the_launcher_is_refused() {
 
 /// Only one rank reports a bad command line.
 #[test]
-fn ranks_tell_of_a_wrong_command_line_once() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+fn ranks_report_a_wrong_command_line_once() {
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(MpiKind::OpenMpi4).unwrap());
     let job = |words: &[&str]| mpi.job(3, program!().path()).arg("cp").args(words);
     scene.refused(job(&["--nonsense", "a", "b"]), &["--nonsense"]);
     scene.refused(job(&["a"]), &["missing destination"]);
@@ -140,8 +140,8 @@ fn ranks_tell_of_a_wrong_command_line_once() {
 /// Most launchers kill the job when one rank fails: none may before rank 0 has reported.
 #[test]
 fn a_refusal_is_reported_by_a_slow_rank_0() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(MpiKind::OpenMpi4).unwrap());
     let script = format!(
         "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then sleep 1; fi; exec {} \"$@\"",
         fs::canonicalize(program!().path()).unwrap().display()
@@ -177,8 +177,8 @@ fn a_refusal_is_reported_by_a_slow_rank_0() {
 /// A script that runs `cp` in each of its processes wants each of them to copy.
 #[test]
 fn cp_joins_no_job() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(MpiKind::OpenMpi4).unwrap());
     let folder = Sandbox::in_memory().unwrap();
     std::os::unix::fs::symlink(fs::canonicalize(program!().path()).unwrap(), folder.join("cp")).unwrap();
     let script =
@@ -193,7 +193,7 @@ fn cp_joins_no_job() {
 /// is copied.
 #[test]
 fn ranks_of_another_build_are_refused() {
-    require!(Kind::OpenMpi4.needed(), Kind::Mpich4.needed(), program!().needs_haul());
+    require!(MpiKind::OpenMpi4.needed(), MpiKind::Mpich4.needed(), program!().needs_haul());
     let (scene, other) = (Scene::new(), Sandbox::in_memory().unwrap());
     let agent = other.join("haul");
     for more in ["", "x"] {
@@ -205,7 +205,7 @@ fn ranks_of_another_build_are_refused() {
             .arg(more)
             .status();
         assert!(made.unwrap().success());
-        for kind in [Kind::OpenMpi4, Kind::Mpich4] {
+        for kind in [MpiKind::OpenMpi4, MpiKind::Mpich4] {
             let mpi = Mpi::find(kind).unwrap();
             let launcher = format!("--launcher={}", mpi.launcher().display());
             let library = format!("--mpi-lib={}", mpi.library().display());
@@ -226,8 +226,8 @@ fn ranks_of_another_build_are_refused() {
 /// Under the name `cp`, a process joins no job, so options for ranks make no sense.
 #[test]
 fn options_for_ranks_are_refused_where_there_are_none() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let (scene, mpi) = (Scene::new(), Mpi::find(Kind::OpenMpi4).unwrap());
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let (scene, mpi) = (Scene::new(), Mpi::find(MpiKind::OpenMpi4).unwrap());
     for word in ["--mpi-lib=x", "--walk=ranks", "--range-size=1M"] {
         let flag = word.split('=').next().unwrap();
         scene.refused(program!().run().args([word, "a", "b"]), &[flag, "--clients"]);

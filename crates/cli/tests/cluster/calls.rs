@@ -1,12 +1,12 @@
-//! What a new file costs a metadata server, by one rank and by one process.
+//! Cost of a new file for a metadata server, with one rank and with one process.
 //!
-//! The stand-in counts its operations. Those on names are counted here: each waits for the server,
-//! and all but `tmpfile` keep others from the directory meanwhile.
+//! The stand-in counts its operations. Only operations on names matter here: each waits for the
+//! server, and all but `tmpfile` lock the directory.
 
 use std::fs;
 
 use haul_testkit::compare::compare_paths;
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::standin::{self, Standin};
 use haul_testkit::{Facts, Sandbox, program, require};
 
@@ -33,7 +33,7 @@ fn operations(options: &[&str], ranks: Option<u32>) -> Vec<(&'static str, u64)> 
     let sandbox = Sandbox::in_memory().unwrap();
     let copy = match ranks {
         None => program!(),
-        Some(ranks) => script(&sandbox, &Mpi::find(Kind::OpenMpi4).unwrap(), Way::Clients(ranks), &[]),
+        Some(ranks) => script(&sandbox, &Mpi::find(MpiKind::OpenMpi4).unwrap(), Way::Clients(ranks), &[]),
     };
     copy.run().args(["-rT", "-j2"]).arg(&from).arg(&to).succeed().unwrap();
     let counted = counts();
@@ -46,7 +46,7 @@ fn operations(options: &[&str], ranks: Option<u32>) -> Vec<(&'static str, u64)> 
 
 #[test]
 fn a_rank_makes_one_operation_more_for_a_new_file_than_one_process() {
-    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
+    require!(standin::needed(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
     let unnamed = ["--unnamed-files"];
     let alone = vec![("lookup", 1), ("create", 1)];
     assert_eq!(operations(&unnamed, None), alone);

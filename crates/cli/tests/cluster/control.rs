@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::run::{Ending, Run, Running};
+use haul_testkit::mpi::{Mpi, MpiKind};
+use haul_testkit::run::{RunEnding, Running, TestRun};
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
-use haul_testkit::{Outcome, libc, program, require, wait};
+use haul_testkit::{RunOutcome, libc, program, require, wait};
 
 use crate::kills::{LARGE, Scene, Victim};
 use crate::start::Way;
@@ -14,15 +14,15 @@ use crate::start::Way;
 /// Time for what takes milliseconds once the ranks have started.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long a paused run is watched.
+/// Time for which a paused run is watched.
 const WATCHED: Duration = Duration::from_millis(500);
 
-const KINDS: [Kind; 2] = [Kind::OpenMpi4, Kind::Mpich4];
+const KINDS: [MpiKind; 2] = [MpiKind::OpenMpi4, MpiKind::Mpich4];
 
 const FILES: usize = 200;
 
-fn try_ctl(scene: &Scene, words: &str) -> Outcome {
-    let haul = Run::new(&fs::canonicalize(program!().path()).unwrap()).in_folder(scene.sandbox.path());
+fn try_ctl(scene: &Scene, words: &str) -> RunOutcome {
+    let haul = TestRun::new(&fs::canonicalize(program!().path()).unwrap()).in_folder(scene.sandbox.path());
     haul.args(["ctl", "socket"]).args(words.split(' ')).finish().unwrap()
 }
 
@@ -117,8 +117,8 @@ fn ranks_together_keep_to_a_limit_that_is_changed_while_they_wait() {
 
 #[test]
 fn new_ranks_are_granted_what_those_before_waited_for() {
-    require!(Kind::OpenMpi4.needed());
-    let scene = Scene::new(&Mpi::find(Kind::OpenMpi4).unwrap(), Way::Clients(3), &[], FILES);
+    require!(MpiKind::OpenMpi4.needed());
+    let scene = Scene::new(&Mpi::find(MpiKind::OpenMpi4).unwrap(), Way::Clients(3), &[], FILES);
     let running = start(&scene);
     // Now the launch process waits too.
     ctl(&scene, "iops-limit 1");
@@ -146,8 +146,8 @@ fn a_stopped_run_leaves_whole_files_and_no_process() {
             let outcome = running.finish().unwrap();
             // Launchers have their own statuses for a rank that a signal has ended.
             let is_right = match way {
-                Way::Clients(_) => outcome.ending == Ending::Signalled(libc::SIGINT),
-                Way::Ranks(_) => !outcome.succeeded() && outcome.ending != Ending::Hung,
+                Way::Clients(_) => outcome.ending == RunEnding::Signalled(libc::SIGINT),
+                Way::Ranks(_) => !outcome.succeeded() && outcome.ending != RunEnding::Hung,
             };
             assert!(is_right, "{kind:?} {way:?}: {:?} {}", outcome.ending, outcome.errors());
             assert!(scene.wrong(true).is_empty(), "{kind:?} {way:?}");

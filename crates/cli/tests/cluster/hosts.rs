@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_testkit::hosts::{self, Hosts};
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::program::write_script;
-use haul_testkit::run::Run;
-use haul_testkit::spec::{self, Node, Spec};
+use haul_testkit::run::TestRun;
+use haul_testkit::spec::{self, EntrySpec, Spec};
 use haul_testkit::standin::{self, Standin};
 use haul_testkit::{
-    Facts, Outcome, Sandbox, Snapshot, compare, everything, needs, note, program, require, tests, wait,
+    Facts, RunOutcome, Sandbox, Snapshot, compare, everything, needs, note, program, require, tests, wait,
 };
 
 use crate::start::{explicit, relatives};
@@ -33,7 +33,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: MpiKind) -> Self {
         let (hosts, sandbox) = (Hosts::new(3).unwrap(), Sandbox::in_memory().unwrap());
         let mark = sandbox.path().file_name().unwrap().to_str().unwrap().to_owned();
         Self { hosts, sandbox, mpi: Mpi::find(kind).unwrap(), mark }
@@ -41,20 +41,21 @@ impl Scene {
 
     /// Builds many small files in some directories, enough for all ranks.
     fn build_many(&self) {
-        let directory = |number| Node::new(0, format!("d{number}"), spec::Kind::Directory);
+        let directory = |number| EntrySpec::new(0, format!("d{number}"), spec::SpecKind::Directory);
         let mut nodes: Vec<_> = (0..10).map(directory).collect();
-        let file =
-            |number: u64| Node::file(number as usize % 10 + 1, format!("f{number}"), number, 10 + number);
+        let file = |number: u64| {
+            EntrySpec::file(number as usize % 10 + 1, format!("f{number}"), number, 10 + number)
+        };
         nodes.extend((0..6000).map(file));
         Spec { nodes }.build(&self.sandbox.join("from")).unwrap();
     }
 
     /// Begins a copy by six processes, launched from the first host.
-    fn copy(&self) -> Run {
+    fn copy(&self) -> TestRun {
         self.copy_by("")
     }
 
-    fn copy_by(&self, words: &str) -> Run {
+    fn copy_by(&self, words: &str) -> TestRun {
         let run = self.hosts.on("h1", program!().path()).arg("cp");
         let launcher = format!("--launcher={} {words}", self.mpi.launcher().display());
         let run = run.args(["--clients=6", &launcher]).args(explicit(&self.mpi));
@@ -78,7 +79,7 @@ impl Scene {
         path
     }
 
-    fn assert_same(&self, facts: Facts, outcome: &Outcome) {
+    fn assert_same(&self, facts: Facts, outcome: &RunOutcome) {
         let told = outcome.errors();
         assert!(outcome.succeeded(), "{:?} {told}", outcome.ending);
         let [from, to] = ["from", "to"].map(|name| Snapshot::take(&self.sandbox.join(name), facts).unwrap());
@@ -111,7 +112,7 @@ macro_rules! needed {
     };
 }
 
-fn the_copy_is_the_same(kind: Kind) {
+fn the_copy_is_the_same(kind: MpiKind) {
     needed!(kind);
     let scene = Scene::new(kind);
     everything::spec().build(&scene.sandbox.join("everything")).unwrap();
@@ -129,13 +130,13 @@ fn the_copy_is_the_same(kind: Kind) {
 }
 
 tests! {
-    three_hosts_make_the_same_copy => the_copy_is_the_same(Kind::OpenMpi4);
-    three_hosts_under_mpich_make_the_same_copy => the_copy_is_the_same(Kind::Mpich4);
+    three_hosts_make_the_same_copy => the_copy_is_the_same(MpiKind::OpenMpi4);
+    three_hosts_under_mpich_make_the_same_copy => the_copy_is_the_same(MpiKind::Mpich4);
 }
 
 /// A host loses power or network during the copy. It is named, and the copy is complete if the host
 /// comes back.
-fn a_host_is_lost(kind: Kind, lose: impl Fn(&Scene)) {
+fn a_host_is_lost(kind: MpiKind, lose: impl Fn(&Scene)) {
     needed!(kind);
     let scene = Scene::new(kind);
     scene.build_many();
@@ -175,17 +176,17 @@ fn network_is_lost(scene: &Scene) {
 }
 
 tests! {
-    a_host_that_loses_its_power_is_named => a_host_is_lost(Kind::OpenMpi4, power_is_lost);
-    a_host_that_loses_its_power_under_open_mpi_5_is_named => a_host_is_lost(Kind::OpenMpi5, power_is_lost);
-    a_host_that_loses_its_power_under_mpich_is_named => a_host_is_lost(Kind::Mpich4, power_is_lost);
-    a_host_that_loses_its_network_is_named => a_host_is_lost(Kind::OpenMpi4, network_is_lost);
+    a_host_that_loses_its_power_is_named => a_host_is_lost(MpiKind::OpenMpi4, power_is_lost);
+    a_host_that_loses_its_power_under_open_mpi_5_is_named => a_host_is_lost(MpiKind::OpenMpi5, power_is_lost);
+    a_host_that_loses_its_power_under_mpich_is_named => a_host_is_lost(MpiKind::Mpich4, power_is_lost);
+    a_host_that_loses_its_network_is_named => a_host_is_lost(MpiKind::OpenMpi4, network_is_lost);
     /// MPICH's launcher waits half a minute for an unreachable host.
     a_host_that_loses_its_network_under_mpich_is_named [needs::full_run()]
-        => a_host_is_lost(Kind::Mpich4, network_is_lost);
+        => a_host_is_lost(MpiKind::Mpich4, network_is_lost);
 }
 
 /// A host loses power for good: the others do the rest without waiting for it.
-fn a_host_stays_away(kind: Kind, words: &str) {
+fn a_host_stays_away(kind: MpiKind, words: &str) {
     needed!(kind);
     let scene = Scene::new(kind);
     scene.build_many();
@@ -217,18 +218,18 @@ fn a_host_stays_away(kind: Kind, words: &str) {
 }
 
 tests! {
-    a_host_that_stays_away_is_left_out => a_host_stays_away(Kind::OpenMpi4, "");
-    a_host_that_stays_away_under_open_mpi_5_is_left_out => a_host_stays_away(Kind::OpenMpi5, "");
+    a_host_that_stays_away_is_left_out => a_host_stays_away(MpiKind::OpenMpi4, "");
+    a_host_that_stays_away_under_open_mpi_5_is_left_out => a_host_stays_away(MpiKind::OpenMpi5, "");
     /// The user's mapping and binding options also apply to the attempt without the host.
     a_host_that_stays_away_is_left_out_where_the_user_maps_ranks
-        => a_host_stays_away(Kind::OpenMpi5, "--map-by slot --bind-to none");
-    a_host_that_stays_away_under_mpich_is_left_out => a_host_stays_away(Kind::Mpich4, "");
+        => a_host_stays_away(MpiKind::OpenMpi5, "--map-by slot --bind-to none");
+    a_host_that_stays_away_under_mpich_is_left_out => a_host_stays_away(MpiKind::Mpich4, "");
 }
 
 #[test]
 fn a_host_that_does_not_see_the_target_is_refused() {
-    needed!(Kind::OpenMpi4);
-    let scene = Scene::new(Kind::OpenMpi4);
+    needed!(MpiKind::OpenMpi4);
+    let scene = Scene::new(MpiKind::OpenMpi4);
     scene.build_many();
     let to = scene.sandbox.join("to");
     fs::create_dir(&to).unwrap();
@@ -245,9 +246,9 @@ fn a_host_that_does_not_see_the_target_is_refused() {
 /// If a host doesn't see the source, each directory that it can't reach is reported once, with the
 /// host's name.
 #[test]
-fn a_host_that_does_not_see_the_source_is_told_of() {
-    needed!(Kind::OpenMpi4);
-    let scene = Scene::new(Kind::OpenMpi4);
+fn a_host_that_does_not_see_the_source_is_reported() {
+    needed!(MpiKind::OpenMpi4);
+    let scene = Scene::new(MpiKind::OpenMpi4);
     scene.build_many();
     let from = scene.sandbox.join("from");
     let agent = scene.agent(&format!("h2) mount -t tmpfs none '{}';;", from.display()));
@@ -262,9 +263,9 @@ fn a_host_that_does_not_see_the_source_is_told_of() {
 
 #[test]
 fn clocks_need_not_agree() {
-    needed!(Kind::OpenMpi4);
+    needed!(MpiKind::OpenMpi4);
     require!(needs::tool("faketime"));
-    let scene = Scene::new(Kind::OpenMpi4);
+    let scene = Scene::new(MpiKind::OpenMpi4);
     scene.build_many();
     let agent = scene.agent("h2) exec faketime -f +1d \"$@\";; h3) exec faketime -f -3h \"$@\";;");
     let copy = |option: &str| {
@@ -281,10 +282,10 @@ fn clocks_need_not_agree() {
 }
 
 #[test]
-fn errors_of_one_host_are_told_with_its_name() {
-    needed!(Kind::OpenMpi4);
+fn errors_of_one_host_are_reported_with_its_name() {
+    needed!(MpiKind::OpenMpi4);
     require!(standin::needed());
-    let scene = Scene::new(Kind::OpenMpi4);
+    let scene = Scene::new(MpiKind::OpenMpi4);
     scene.build_many();
     let standin = Standin::start(2, &[]).unwrap();
     let (shared, other) = (standin.client(0), standin.client(1));
@@ -314,9 +315,9 @@ fn errors_of_one_host_are_told_with_its_name() {
 
 #[test]
 fn a_host_without_io_uring_does_without_unless_it_must() {
-    needed!(Kind::OpenMpi4);
+    needed!(MpiKind::OpenMpi4);
     require!(needs::tool("strace"));
-    let scene = Scene::new(Kind::OpenMpi4);
+    let scene = Scene::new(MpiKind::OpenMpi4);
     scene.build_many();
     let refuse = "strace -f -qq -o /dev/null -e trace=io_uring_setup -e inject=io_uring_setup:error=EPERM";
     let agent = scene.agent(&format!("h2) exec {refuse} \"$@\";;"));

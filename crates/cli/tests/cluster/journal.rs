@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use haul_testkit::change::{change_quietly, replace_quietly};
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::needs;
 use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
-use haul_testkit::spec::{self, Node, Spec};
+use haul_testkit::spec::{self, EntrySpec, Spec};
 use haul_testkit::standin::{self, Standin};
 use haul_testkit::{Sandbox, note, program, require};
 
@@ -63,8 +63,8 @@ const CHANGES: &[(&str, Change)] = &[
 /// large files.
 #[test]
 fn what_changed_since_it_was_recorded_is_copied_again() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], 600);
     symlink("f0", scene.from().join("d0/link")).unwrap();
     succeed(&scene, "first");
@@ -110,16 +110,16 @@ fn changed(folder: &Path) -> BTreeMap<OsString, (i64, i64)> {
 /// On FUSE each entry is flushed by itself, though only regular files can be opened for that.
 #[test]
 fn links_and_special_files_on_fuse_are_not_copied_again() {
-    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(standin::needed(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let (standin, sandbox) = (Standin::start(1, &[]).unwrap(), Sandbox::in_memory().unwrap());
-    let node = |name: &str, kind| Node::new(0, name, kind);
+    let node = |name: &str, kind| EntrySpec::new(0, name, kind);
     let nodes = vec![
-        Node::file(0, "file", 1, 1000),
-        node("link", spec::Kind::Symlink(b"file".to_vec())),
-        node("fifo", spec::Kind::Fifo),
-        node("socket", spec::Kind::Socket),
-        node("device", spec::Kind::CharacterDevice(1, 3)),
+        EntrySpec::file(0, "file", 1, 1000),
+        node("link", spec::SpecKind::Symlink(b"file".to_vec())),
+        node("fifo", spec::SpecKind::Fifo),
+        node("socket", spec::SpecKind::Socket),
+        node("device", spec::SpecKind::CharacterDevice(1, 3)),
     ];
     Spec { nodes }.build(&sandbox.join("from")).unwrap();
     let to = standin.client(0).join("to");
@@ -137,8 +137,8 @@ fn links_and_special_files_on_fuse_are_not_copied_again() {
 /// If a journal is in use, or not of this release, the run reports that and touches nothing.
 #[test]
 fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 10);
     let journal = scene.sandbox.join("journal");
     let refuse = |why: &str| {
@@ -166,8 +166,8 @@ fn a_journal_that_cannot_be_used_is_refused_before_anything_is_touched() {
 /// too late.
 #[test]
 fn of_two_runs_with_one_journal_the_second_is_refused() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], FILES);
     let first = scene.start(&[]);
     let launch = || scene.find(Victim::Launch).filter(|_| scene.to().exists());
@@ -203,8 +203,8 @@ fn hidden(folder: &Path) -> Vec<PathBuf> {
 /// nothing behind.
 #[test]
 fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
-    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let seed = random::seed("journal", Some(5)) * 1_000_000 + 3000;
     let (mut left, mut kills) = (0, 0);
     let count = of_full(200, 4);
@@ -246,8 +246,8 @@ fn after_any_kills_a_rerun_ends_with_the_whole_tree_and_nothing_hidden() {
 /// A temporary file is removed only if its name proves that it belongs to this journal's run.
 #[test]
 fn leftovers_that_are_not_provably_ours_stay() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 100);
     let running = scene.start(&["--debug"]);
     assert!(running.finish().unwrap().succeeded());
@@ -290,9 +290,9 @@ const SEGMENT: u64 = 128 << 20;
 /// that process wrote was to be compared in the end.
 #[test]
 fn ranks_finish_a_large_file_that_one_process_began() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
     const SIZE: u64 = 2 * SEGMENT + 5000;
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     for (options, left) in [(["-a"].as_slice(), SIZE - SEGMENT), (&["-a", "--verify"], SIZE)] {
         let sandbox = Sandbox::in_memory().unwrap();
         fs::create_dir(sandbox.join("from")).unwrap();

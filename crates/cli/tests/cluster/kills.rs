@@ -13,15 +13,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use haul_testkit::compare::{About, Difference};
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::compare::{About, TreeDifference};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::needs::{self, is_full_run};
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::run::Running;
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
-use haul_testkit::spec::{self, Node, Spec};
+use haul_testkit::spec::{self, EntrySpec, Spec};
 use haul_testkit::{
-    Facts, Outcome, Program, Sandbox, Snapshot, compare, note, program, require, tests, wait,
+    CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, compare, note, program, require, tests, wait,
 };
 
 use crate::start::{Process, Way, relatives, script};
@@ -48,17 +48,20 @@ pub(crate) enum Victim {
 
 /// Builds the source: small files, some with hard links in two directories, and large files.
 fn build(root: &Path, files: usize) {
-    let directory = |number| Node::new(0, format!("d{number}"), spec::Kind::Directory).modified(1000, 7);
+    let directory =
+        |number| EntrySpec::new(0, format!("d{number}"), spec::SpecKind::Directory).modified(1000, 7);
     let mut nodes: Vec<_> = (0..DIRECTORIES).map(directory).collect();
     for number in 0..files {
         let (parent, seed) = (number % DIRECTORIES + 1, number as u64);
-        nodes.push(Node::file(parent, format!("f{number}"), seed, 10 + seed % 9000).mode(0o640));
+        nodes.push(EntrySpec::file(parent, format!("f{number}"), seed, 10 + seed % 9000).mode(0o640));
     }
     for (seed, bytes) in LARGE.into_iter().enumerate() {
-        nodes.push(Node::file(seed + 1, format!("large{seed}"), seed as u64, bytes));
+        nodes.push(EntrySpec::file(seed + 1, format!("large{seed}"), seed as u64, bytes));
     }
     nodes.extend(
-        (0..20).map(|which| Node::new(which + 3, format!("twin{which}"), spec::Kind::HardLink(7 * which))),
+        (0..20).map(|which| {
+            EntrySpec::new(which + 3, format!("twin{which}"), spec::SpecKind::HardLink(7 * which))
+        }),
     );
     Spec { nodes }.build(root).unwrap();
 }
@@ -66,7 +69,7 @@ fn build(root: &Path, files: usize) {
 /// A copy during which a process will be killed.
 pub(crate) struct Scene {
     pub(crate) sandbox: Sandbox,
-    copy: Program,
+    copy: CopyProgram,
     mark: String,
 }
 
@@ -129,14 +132,14 @@ impl Scene {
 
     /// Returns the differences from the source. If the copy may be unfinished, entries may be
     /// missing, but every file under its final name must be right.
-    pub(crate) fn wrong(&self, may_be_unfinished: bool) -> Vec<Difference> {
+    pub(crate) fn wrong(&self, may_be_unfinished: bool) -> Vec<TreeDifference> {
         let facts = Facts::PRESERVED;
         let expected = Snapshot::take(&self.from(), facts).unwrap();
         let Ok(found) = Snapshot::take(&self.to(), facts) else { return Vec::new() };
         let mut list = compare(&expected, &found, facts).unwrap().list;
         if may_be_unfinished {
             let is_directory = |path: &[u8]| self.from().join(as_path(path)).is_dir();
-            let of_unfinished = |difference: &Difference| match difference.about {
+            let of_unfinished = |difference: &TreeDifference| match difference.about {
                 About::Missing => true,
                 About::Extra => is_provisional(&difference.path),
                 // A missing name lowers the link count of the others.
@@ -218,7 +221,7 @@ pub(crate) fn changes(root: &Path) -> BTreeSet<(PathBuf, (i64, i64))> {
     found
 }
 
-pub(crate) fn describe(outcome: &Outcome, wrong: &[Difference]) -> String {
+pub(crate) fn describe(outcome: &RunOutcome, wrong: &[TreeDifference]) -> String {
     let wrong: Vec<_> = wrong.iter().take(10).map(|difference| format!("{difference:?}")).collect();
     format!("{:?}\n{}{}", outcome.ending, outcome.errors(), wrong.join("\n"))
 }
@@ -256,7 +259,7 @@ fn accident(mpi: &Mpi, way: Way, victim: Victim, seed: u64) -> i32 {
 }
 
 /// Kills processes of each kind in turn.
-fn accidents(kind: Kind, part: u64, count: usize) {
+fn accidents(kind: MpiKind, part: u64, count: usize) {
     require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let seed = random::seed(kind.name(), Some(5));
@@ -278,16 +281,16 @@ pub(crate) fn of_full(full: usize, usual: usize) -> usize {
 }
 
 tests! {
-    whoever_is_killed_the_copy_is_right_or_known_to_be_wrong => accidents(Kind::OpenMpi4, 0, of_full(24, 3));
+    whoever_is_killed_the_copy_is_right_or_known_to_be_wrong => accidents(MpiKind::OpenMpi4, 0, of_full(24, 3));
     whoever_is_killed_under_mpich_the_copy_is_right_or_known_to_be_wrong
-        => accidents(Kind::Mpich4, 1, of_full(20, 3));
+        => accidents(MpiKind::Mpich4, 1, of_full(20, 3));
 }
 
 /// Without a separate launch process, nothing restarts the copy, but what exists is right.
 #[test]
 fn the_launcher_of_a_plain_job_is_killed() {
-    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let seed = random::seed("the launcher", Some(5)) * 1_000_000 + 2000;
     for number in 0..of_full(6, 1) as u64 {
         accident(&mpi, Way::Ranks(3), Victim::Launcher, seed + number);
@@ -302,8 +305,8 @@ fn a_journal_goes_on_where_a_killed_copy_ended() {
     // Each of three ranks has two batches in flight and has completed another that isn't recorded
     // yet. Files with several names are never recorded.
     const NOT_RECORDED: usize = 3 * 3 * 1024 + 2 * 20 * 32;
-    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     for seed in 0..of_full(5, 1) as u64 {
         let mut random = seeded(seed + 99);
         let scene = Scene::new(&mpi, Way::Clients(3), &["--journal=journal"], MANY);
@@ -332,15 +335,17 @@ fn a_journal_goes_on_where_a_killed_copy_ended() {
 /// the other.
 #[test]
 fn names_of_one_file_are_linked_when_a_journal_goes_on() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let scene = Scene::new(&mpi, Way::Clients(2), &["--journal=journal"], 0);
     fs::remove_dir_all(scene.from()).unwrap();
-    let directory = |name: &str| Node::new(0, name, spec::Kind::Directory);
+    let directory = |name: &str| EntrySpec::new(0, name, spec::SpecKind::Directory);
     let mut nodes = vec![directory("one"), directory("two")];
-    nodes.extend((0..10).map(|number| Node::file(1, format!("f{number}"), number, 10)));
-    nodes.push(Node::file(1, "large", 7, 2_000_000));
-    nodes.extend((0..11).map(|which| Node::new(2, format!("twin{which}"), spec::Kind::HardLink(which))));
+    nodes.extend((0..10).map(|number| EntrySpec::file(1, format!("f{number}"), number, 10)));
+    nodes.push(EntrySpec::file(1, "large", 7, 2_000_000));
+    nodes.extend(
+        (0..11).map(|which| EntrySpec::new(2, format!("twin{which}"), spec::SpecKind::HardLink(which))),
+    );
     Spec { nodes }.build(&scene.from()).unwrap();
     for unfinished in ["one", "two"] {
         let outcome = scene.start(&[]).finish().unwrap();

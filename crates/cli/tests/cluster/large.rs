@@ -5,11 +5,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::spec::{self, Node, Piece, Spec};
+use haul_testkit::mpi::{Mpi, MpiKind};
+use haul_testkit::spec::{self, EntrySpec, PieceSpec, Spec};
 use haul_testkit::standin::{self, Standin};
 use haul_testkit::{
-    Facts, Outcome, Sandbox, Snapshot, cold, compare, needs, program, random, require, tests, wait,
+    Facts, RunOutcome, Sandbox, Snapshot, cold, compare, needs, program, random, require, tests, wait,
 };
 
 use crate::start::{Way, library, script};
@@ -25,14 +25,20 @@ fn build(root: &Path) {
     let mut nodes: Vec<_> = sizes
         .iter()
         .zip(1..)
-        .map(|(bytes, seed)| Node::file(0, format!("size-{bytes}"), seed, *bytes).mode(0o640).owner(3, 4))
+        .map(|(bytes, seed)| {
+            EntrySpec::file(0, format!("size-{bytes}"), seed, *bytes).mode(0o640).owner(3, 4)
+        })
         .collect();
-    let data = |bytes| Piece::Data { seed: 9, bytes };
-    let pieces = |name: &str, pieces: &[Piece]| Node::new(0, name, spec::Kind::File(pieces.to_vec()));
-    nodes.push(pieces("holes", &[data(300_000), Piece::Hole(1 << 20), data(300_000), Piece::Hole(1 << 20)]));
-    nodes.push(pieces("zeros", &[data(300_000), Piece::Zeros(600_000), data(7)]));
-    nodes.push(Node::file(0, "attributes", 6, 700_000).attribute("user.plain", "value").mode(0o4755));
-    nodes.push(Node::new(0, "twin", spec::Kind::HardLink(3)));
+    let data = |bytes| PieceSpec::Data { seed: 9, bytes };
+    let pieces =
+        |name: &str, pieces: &[PieceSpec]| EntrySpec::new(0, name, spec::SpecKind::File(pieces.to_vec()));
+    nodes.push(pieces(
+        "holes",
+        &[data(300_000), PieceSpec::Hole(1 << 20), data(300_000), PieceSpec::Hole(1 << 20)],
+    ));
+    nodes.push(pieces("zeros", &[data(300_000), PieceSpec::Zeros(600_000), data(7)]));
+    nodes.push(EntrySpec::file(0, "attributes", 6, 700_000).attribute("user.plain", "value").mode(0o4755));
+    nodes.push(EntrySpec::new(0, "twin", spec::SpecKind::HardLink(3)));
     Spec { nodes }.build(root).unwrap();
 }
 
@@ -43,7 +49,7 @@ fn assert_same(expected: &Path, found: &Path, facts: Facts, what: &str) {
 }
 
 /// Copies with teams under several option sets, to a new target and onto an existing copy.
-fn teams_make_the_same_copy(kind: Kind) {
+fn teams_make_the_same_copy(kind: MpiKind) {
     require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
@@ -60,7 +66,7 @@ fn teams_make_the_same_copy(kind: Kind) {
     for (number, (options, facts)) in lines.into_iter().enumerate() {
         for again in [false, true] {
             let what = format!("{} {options:?} again: {again}", kind.name());
-            let run = |program: &haul_testkit::Program, to: &str| -> Outcome {
+            let run = |program: &haul_testkit::CopyProgram, to: &str| -> RunOutcome {
                 let run = program.run().args(options).args(["-T", "from", to]).in_folder(sandbox.path());
                 let outcome = run.umask(0o022).within(LIMIT).finish().unwrap();
                 assert!(outcome.succeeded(), "{what}: {}", outcome.errors());
@@ -78,8 +84,8 @@ fn teams_make_the_same_copy(kind: Kind) {
 }
 
 tests! {
-    teams_make_the_same_copy_as_one_process => teams_make_the_same_copy(Kind::OpenMpi4);
-    teams_under_mpich_make_the_same_copy_as_one_process => teams_make_the_same_copy(Kind::Mpich4);
+    teams_make_the_same_copy_as_one_process => teams_make_the_same_copy(MpiKind::OpenMpi4);
+    teams_under_mpich_make_the_same_copy_as_one_process => teams_make_the_same_copy(MpiKind::Mpich4);
 }
 
 /// True if a temporary file in a directory already has data.
@@ -107,9 +113,9 @@ struct Scene {
 /// Creates a scene, or skips the test.
 macro_rules! scene {
     ($($rate:literal)?) => {{
-        require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
+        require!(standin::needed(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
         Scene {
-            mpi: Mpi::find(Kind::OpenMpi4).unwrap(),
+            mpi: Mpi::find(MpiKind::OpenMpi4).unwrap(),
             standin: Standin::start(1, &[$($rate)?]).unwrap(),
             sandbox: Sandbox::in_memory().unwrap(),
         }
@@ -212,11 +218,11 @@ fn a_source_that_cannot_be_read_in_the_middle_leaves_no_copy() {
 /// With a full target, many ranges of one file fail, and more because the file is then gone: it is
 /// reported once.
 #[test]
-fn a_large_file_without_room_is_told_of_once() {
-    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+fn a_large_file_without_room_is_reported_once() {
+    require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
-    let node = |name: &str, seed, bytes| Node::file(0, name, seed, bytes);
+    let node = |name: &str, seed, bytes| EntrySpec::file(0, name, seed, bytes);
     // An empty file needs no space, so it is copied whenever its turn comes.
     Spec { nodes: vec![node("large", 1, 9_000_000), node("empty", 2, 0)] }
         .build(&sandbox.join("from"))

@@ -8,7 +8,7 @@
 //! - [`matrix`]: every kind of operand and option, under every MPI, with any number of ranks.
 //! - [`large`]: files split into ranges.
 //! - [`kills`]: processes killed at any moment.
-//! - [`lanes`]: in how many directories ranks work.
+//! - [`sub_queues`]: the number of directories in which ranks work.
 //! - [`journal`]: reruns with a journal.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
 //! - [`deletion`]: who deletes, and what stays.
@@ -29,10 +29,10 @@ mod deletion;
 mod hosts;
 mod journal;
 mod kills;
-mod lanes;
 mod large;
 mod matrix;
 mod start;
+mod sub_queues;
 mod sync;
 mod tools;
 mod unprivileged;

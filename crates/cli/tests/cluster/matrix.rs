@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use haul_testkit::duel::Duel;
 use haul_testkit::everything;
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::needs::{self, is_full_run};
-use haul_testkit::program::Program;
+use haul_testkit::program::CopyProgram;
 use haul_testkit::{Facts, Sandbox, Snapshot, compare, message, note, program, require, tests};
 
 use crate::start::{Way, script};
@@ -180,7 +180,7 @@ fn share(part: usize) -> Vec<&'static str> {
     chosen.map(|(_, line)| *line).collect()
 }
 
-fn every_line(kind: Kind, way: Way, part: usize) {
+fn every_line(kind: MpiKind, way: Way, part: usize) {
     require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let lines = share(part);
@@ -189,16 +189,16 @@ fn every_line(kind: Kind, way: Way, part: usize) {
 }
 
 tests! {
-    every_line_by_clients_is_as_by_one_process => every_line(Kind::OpenMpi4, Way::Clients(2), 0);
-    every_line_by_more_clients_is_as_by_one_process => every_line(Kind::OpenMpi4, Way::Clients(4), 1);
-    every_line_under_a_launcher_is_as_by_one_process => every_line(Kind::OpenMpi4, Way::Ranks(3), 2);
+    every_line_by_clients_is_as_by_one_process => every_line(MpiKind::OpenMpi4, Way::Clients(2), 0);
+    every_line_by_more_clients_is_as_by_one_process => every_line(MpiKind::OpenMpi4, Way::Clients(4), 1);
+    every_line_under_a_launcher_is_as_by_one_process => every_line(MpiKind::OpenMpi4, Way::Ranks(3), 2);
 }
 
 /// Tries several numbers of ranks, including ones where rank 0 doesn't copy.
 #[test]
 fn any_number_of_ranks_makes_the_same_copy() {
-    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let mut failures = Vec::new();
     let ways = [1, 2, 8].map(Way::Clients).into_iter().chain([1, 4, 17].map(Way::Ranks));
     for way in ways {
@@ -209,7 +209,7 @@ fn any_number_of_ranks_makes_the_same_copy() {
 }
 
 /// Runs a few lines, or all in a full run.
-fn under(kind: Kind) {
+fn under(kind: MpiKind) {
     require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let lines: &[&str] = if is_full_run() { &LINES } else { &FEW };
@@ -226,15 +226,15 @@ fn under(kind: Kind) {
 fn a_launchers_words_on_mapping_and_binding_are_taken() {
     require!(
         needs::root(),
-        Kind::OpenMpi4.needed().or_else(|| Kind::OpenMpi5.needed()),
+        MpiKind::OpenMpi4.needed().or_else(|| MpiKind::OpenMpi5.needed()),
         program!().needs_haul()
     );
-    for kind in [Kind::OpenMpi4, Kind::OpenMpi5] {
+    for kind in [MpiKind::OpenMpi4, MpiKind::OpenMpi5] {
         let mpi = Mpi::find(kind).unwrap();
         let mut words =
             vec!["--map-by slot", "--map-by slot --bind-to none", "--bind-to none --oversubscribe"];
         words.push("--bind-to core:overload-allowed");
-        if kind == Kind::OpenMpi5 {
+        if kind == MpiKind::OpenMpi5 {
             words.push("--map-by slot:OVERSUBSCRIBE");
         }
         for words in words {
@@ -257,17 +257,17 @@ fn a_launchers_words_on_mapping_and_binding_are_taken() {
 }
 
 tests! {
-    under_open_mpi_5 => under(Kind::OpenMpi5);
-    under_mpich_4 => under(Kind::Mpich4);
-    under_mpich_5 => under(Kind::Mpich5);
-    under_the_standard_abi => under(Kind::Standard);
+    under_open_mpi_5 => under(MpiKind::OpenMpi5);
+    under_mpich_4 => under(MpiKind::Mpich4);
+    under_mpich_5 => under(MpiKind::Mpich5);
+    under_the_standard_abi => under(MpiKind::Standard);
 }
 
 /// An unprivileged user gets the same messages for unreadable entries, and the rest is copied.
 #[test]
-fn what_cannot_be_read_is_told_as_by_one_process() {
-    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+fn what_cannot_be_read_is_reported_as_by_one_process() {
+    require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     let published = program!().publish(sandbox.path()).unwrap();
     let from = sandbox.join("from");
@@ -293,15 +293,15 @@ fn what_cannot_be_read_is_told_as_by_one_process() {
 #[test]
 fn a_thousand_small_files_cost_ten_messages() {
     const FILES: usize = 20_000;
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     for directory in 0..FILES / 1000 {
         let folder = sandbox.join(format!("from/{directory}"));
         fs::create_dir_all(&folder).unwrap();
         (0..1000).for_each(|number| fs::write(folder.join(number.to_string()), "small").unwrap());
     }
-    let copy: Program = script(&sandbox, &mpi, Way::Clients(4), &["--debug"]);
+    let copy: CopyProgram = script(&sandbox, &mpi, Way::Clients(4), &["--debug"]);
     let outcome = copy.run().args(["-r", "from", "to"]).in_folder(sandbox.path()).finish().unwrap();
     let told = outcome.errors();
     assert!(outcome.succeeded(), "{told}");

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::program::write_script;
-use haul_testkit::{Program, Sandbox, program};
+use haul_testkit::{CopyProgram, Sandbox, program};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -22,7 +22,7 @@ const CHATTER: &str = "sed -e '/^------/,/^------/d' -e '/^======/,/^======/d' -
 
 /// Option for the library, if a job can't find that of this installation by itself.
 pub(crate) fn explicit(mpi: &Mpi) -> Option<String> {
-    (mpi.kind() == Kind::Mpich5).then(|| format!("--mpi-lib={}", mpi.library().display()))
+    (mpi.kind() == MpiKind::Mpich5).then(|| format!("--mpi-lib={}", mpi.library().display()))
 }
 
 /// Option for the library, where other libraries sit beside the launcher or the path must
@@ -33,7 +33,7 @@ pub(crate) fn library(mpi: &Mpi) -> String {
 
 /// Writes a script that is called like `haul` (`SCRIPT TOOL …`) or like `cp`, and runs
 /// several processes.
-pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Program {
+pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> CopyProgram {
     let haul = fs::canonicalize(program!().path()).unwrap();
     let (haul, launcher) = (haul.display(), mpi.launcher().display());
     let mut text = String::from("#!/bin/sh\ntool=cp\n[ \"${0##*/}\" = cp ] || { tool=$1; shift; }\n");
@@ -64,7 +64,7 @@ pub(crate) fn script(sandbox: &Sandbox, mpi: &Mpi, way: Way, own: &[&str]) -> Pr
     }
     let path = sandbox.join(format!("haul-{:?}-{way:?}", mpi.kind()).replace(['(', ')'], ""));
     write_script(&path, &text).unwrap();
-    Program::at(&path)
+    CopyProgram::at(&path)
 }
 
 /// Writes a program that ranks of Open MPI run in place of haul (`HAUL_AGENT`): this shell code,

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::run::Run;
+use haul_testkit::mpi::{Mpi, MpiKind};
+use haul_testkit::run::TestRun;
 use haul_testkit::{Sandbox, needs, note, require};
 
 use crate::start::{Way, script};
@@ -62,7 +62,7 @@ const LINES: &[Line] = &[
         before: older!("echo z >t/a/6/in; echo z >t/a/6/kept.o"),
         ..line("sync -i --delete --exclude=*.o tree t")
     },
-    // What was kept before makes way, unless it is a directory.
+    // An earlier backup is replaced, unless it is a directory.
     Line {
         before: older!("mkdir -p kept/a/b kept/c/link; echo earlier >kept/a/b/3.txt; echo x >kept/c/link/in"),
         ..line("sync -v --backup-dir=../kept tree t")
@@ -91,8 +91,8 @@ const DRY: &[Line] = &[
 
 #[test]
 fn a_dry_run_by_ranks_says_the_same() {
-    require!(needs::root(), Kind::OpenMpi4.needed());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(needs::root(), MpiKind::OpenMpi4.needed());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let all: Vec<_> = DRY.iter().collect();
     let ways: [(Way, &[&str]); 3] =
         [(Way::Clients(2), &[]), (Way::Clients(4), &["--walk=ranks"]), (Way::Ranks(3), &[])];
@@ -105,8 +105,8 @@ fn a_dry_run_by_ranks_says_the_same() {
 /// name comes first.
 #[test]
 fn a_dry_run_by_ranks_prints_as_many_links_as_the_run_makes() {
-    require!(Kind::OpenMpi4.needed());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox
         .script(
@@ -116,7 +116,7 @@ fn a_dry_run_by_ranks_prints_as_many_links_as_the_run_makes() {
         .unwrap();
     let haul = script(&sandbox, &mpi, Way::Clients(3), &[]);
     let run = |words: &str| {
-        let run = Run::new(haul.path()).args(words.split(' ')).in_folder(sandbox.path());
+        let run = TestRun::new(haul.path()).args(words.split(' ')).in_folder(sandbox.path());
         let outcome = run.within(Duration::from_secs(60)).finish().unwrap();
         assert!(outcome.succeeded(), "{words}: {}", outcome.errors());
         outcome.printed()
@@ -131,8 +131,8 @@ fn a_dry_run_by_ranks_prints_as_many_links_as_the_run_makes() {
 
 #[test]
 fn what_is_kept_and_linked_is_the_same_by_ranks() {
-    require!(needs::root(), Kind::OpenMpi4.needed());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(needs::root(), MpiKind::OpenMpi4.needed());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let all: Vec<_> = LINES.iter().collect();
     let ways: [(Way, &[&str]); 4] = [
         (Way::Clients(2), &[]),

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::run::Run;
+use haul_testkit::mpi::{Mpi, MpiKind};
+use haul_testkit::run::TestRun;
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, note, program, require};
+use haul_testkit::{Facts, RunOutcome, Sandbox, Snapshot, compare, note, program, require};
 
 use crate::start::{Way, script};
 
@@ -140,12 +140,12 @@ fn lines_of(bytes: &[u8], ordered: bool) -> Vec<Vec<u8>> {
     lines
 }
 
-fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, Snapshot, Outcome) {
+fn run(program: &Path, line: &Line, folder: &Path, source: &Path) -> (Product, Snapshot, RunOutcome) {
     remove_tree(folder);
     shell(&format!("cp -a '{}' '{}'", source.display(), folder.display()), source);
     shell(line.before, folder);
     let words = line.words.split(' ');
-    let run = Run::new(program)
+    let run = TestRun::new(program)
         .args(words)
         .in_folder(folder)
         .within(Duration::from_secs(60))
@@ -195,8 +195,8 @@ pub(crate) fn differences_with(mpi: &Mpi, way: Way, own: &[&str], lines: &[&Line
 
 #[test]
 fn tools_do_by_ranks_what_they_do_alone() {
-    let Some(mpi) = Mpi::find(Kind::OpenMpi4) else {
-        require!(Kind::OpenMpi4.needed());
+    let Some(mpi) = Mpi::find(MpiKind::OpenMpi4) else {
+        require!(MpiKind::OpenMpi4.needed());
         return;
     };
     let all: Vec<_> = LINES.iter().collect();
@@ -210,8 +210,8 @@ fn tools_do_by_ranks_what_they_do_alone() {
 /// every run.
 #[test]
 fn sorted_output_is_the_same_in_every_run() {
-    let Some(mpi) = Mpi::find(Kind::OpenMpi4) else {
-        require!(Kind::OpenMpi4.needed());
+    let Some(mpi) = Mpi::find(MpiKind::OpenMpi4) else {
+        require!(MpiKind::OpenMpi4.needed());
         return;
     };
     let lines = [
@@ -266,14 +266,14 @@ fn every_mpi_runs_every_tool() {
 /// Under a launcher, the terminal that a process may find as its standard output isn't the user's.
 #[test]
 fn a_terminal_of_the_launcher_is_not_the_users() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::in_memory().unwrap();
     prepare(sandbox.path());
     for ranks in [1, 2] {
         let several = script(&sandbox, &mpi, Way::Ranks(ranks), &[]);
         let printed = |words: &str| {
-            let run = Run::new(several.path()).args(words.split(' ')).in_folder(sandbox.path());
+            let run = TestRun::new(several.path()).args(words.split(' ')).in_folder(sandbox.path());
             let outcome = run.env("TERM", "xterm").within(Duration::from_secs(60)).finish().unwrap();
             assert!(outcome.succeeded(), "{ranks}: {words}: {}", outcome.errors());
             outcome.stdout

@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use haul_testkit::mpi::{Kind, Mpi};
-use haul_testkit::{Outcome, Program, Sandbox, needs, program, require};
+use haul_testkit::mpi::{Mpi, MpiKind};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, needs, program, require};
 
 /// A directory of the user `nobody`, and a program that may be run there.
 struct Scene {
     sandbox: Sandbox,
     mpi: Mpi,
-    program: Program,
+    program: CopyProgram,
 }
 
 impl Scene {
@@ -22,7 +22,7 @@ impl Scene {
         let sandbox = Sandbox::on_disk().unwrap();
         let program = program!().publish(sandbox.path()).unwrap();
         fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        Self { sandbox, mpi: Mpi::find(Kind::OpenMpi4).unwrap(), program }
+        Self { sandbox, mpi: Mpi::find(MpiKind::OpenMpi4).unwrap(), program }
     }
 
     fn folder(&self) -> PathBuf {
@@ -38,10 +38,10 @@ impl Scene {
         self.sandbox.script(&whole).unwrap();
     }
 
-    fn run(&self, words: &str, ranks: bool) -> Outcome {
+    fn run(&self, words: &str, ranks: bool) -> RunOutcome {
         let (words, folder) = (words.split(' '), self.folder());
         let own = if ranks { self.mpi.options(3).to_vec() } else { Vec::new() };
-        let run = self.mpi.with(haul_testkit::Run::new(self.program.path()).args(words).args(own));
+        let run = self.mpi.with(haul_testkit::TestRun::new(self.program.path()).args(words).args(own));
         let run = run.env("TMPDIR", folder.join("tmp")).env("HOME", &folder).umask(0o022);
         run.as_nobody().in_folder(&folder).finish().unwrap()
     }
@@ -62,7 +62,7 @@ fn files(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
 /// target that was there before is not lost.
 #[test]
 fn large_files_that_nobody_may_write_to_are_split() {
-    require!(needs::root(), needs::tool("setfacl"), Kind::OpenMpi4.needed(), program!().needs_haul());
+    require!(needs::root(), needs::tool("setfacl"), MpiKind::OpenMpi4.needed(), program!().needs_haul());
     let scene = Scene::new();
     let source = "mkdir -p s one/s several/s; head -c 5000000 /dev/urandom >s/444
         for mode in 400 440 4555 464 644; do cp s/444 s/$mode; done; echo small >s/small
@@ -111,7 +111,7 @@ fn large_files_that_nobody_may_write_to_are_split() {
 /// The errors of other files in a large file's work item are all reported, wherever they go.
 #[test]
 fn each_error_beside_large_files_is_reported_once() {
-    require!(needs::root(), Kind::OpenMpi4.needed(), program!().needs_haul());
+    require!(needs::root(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
     let scene = Scene::new();
     scene.prepare(
         "mkdir -p s/d; head -c 1000000 /dev/urandom >large; head -c 100000 /dev/urandom >small

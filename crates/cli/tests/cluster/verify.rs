@@ -10,11 +10,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use haul_digest::Algorithm;
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::program::each_engine;
 use haul_testkit::random::{self, Rng, seeded};
 use haul_testkit::standin::{self, Standin};
-use haul_testkit::{Outcome, Program, Sandbox, cold, needs, note, program, require, tests, wait};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, cold, needs, note, program, require, tests, wait};
 
 use crate::kills::{FILES, Scene, Victim, describe, kill, of_full};
 use crate::start::{Way, relatives, script};
@@ -82,14 +82,14 @@ fn expected(source: &Path, to: &str, algorithm: Algorithm) -> BTreeMap<String, S
 }
 
 /// Counts the files that ranks shared, in the output of `--debug`.
-fn teams(outcome: &Outcome) -> usize {
+fn teams(outcome: &RunOutcome) -> usize {
     let errors = outcome.errors();
     let teams = errors.lines().filter_map(|line| line.split_once(": a team of ")).map(|(file, _)| file);
     teams.collect::<std::collections::BTreeSet<_>>().len()
 }
 
 /// Copies with each engine and several options, and compares the manifest with the source.
-fn manifests_are_right(kind: Kind, way: Way) {
+fn manifests_are_right(kind: MpiKind, way: Way) {
     require!(kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let sandbox = Sandbox::on_disk().unwrap();
@@ -129,17 +129,17 @@ fn manifests_are_right(kind: Kind, way: Way) {
 }
 
 tests! {
-    the_manifest_of_one_rank_is_that_of_the_source => manifests_are_right(Kind::OpenMpi4, Way::Clients(1));
-    the_manifest_of_two_ranks_is_that_of_the_source => manifests_are_right(Kind::Mpich4, Way::Clients(2));
-    the_manifest_of_three_ranks_is_that_of_the_source => manifests_are_right(Kind::OpenMpi4, Way::Clients(3));
-    the_manifest_of_a_plain_job_is_that_of_the_source => manifests_are_right(Kind::OpenMpi4, Way::Ranks(3));
+    the_manifest_of_one_rank_is_that_of_the_source => manifests_are_right(MpiKind::OpenMpi4, Way::Clients(1));
+    the_manifest_of_two_ranks_is_that_of_the_source => manifests_are_right(MpiKind::Mpich4, Way::Clients(2));
+    the_manifest_of_three_ranks_is_that_of_the_source => manifests_are_right(MpiKind::OpenMpi4, Way::Clients(3));
+    the_manifest_of_a_plain_job_is_that_of_the_source => manifests_are_right(MpiKind::OpenMpi4, Way::Ranks(3));
 }
 
 /// Hashes that need the bytes in order: no file is split.
 #[test]
 fn other_hashes_are_right_with_ranks() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::on_disk().unwrap();
     let source = sandbox.join("from");
     build(&source);
@@ -172,7 +172,7 @@ fn other_hashes_are_right_with_ranks() {
 struct Rot {
     standin: Standin,
     sandbox: Sandbox,
-    copy: Program,
+    copy: CopyProgram,
     content: Vec<u8>,
 }
 
@@ -181,7 +181,7 @@ const FILE: &str = "large";
 
 impl Rot {
     fn new(own: &[&str]) -> Self {
-        let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+        let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
         let sandbox = Sandbox::on_disk().unwrap();
         let content = random::bytes(5, 5_300_000);
         fs::write(sandbox.join(FILE), &content).unwrap();
@@ -196,7 +196,7 @@ impl Rot {
 
     /// Copies while writes have this fault. The target is there before and open meanwhile, so that
     /// nothing empties the page cache but haul.
-    fn copy(&self, options: &[&str], fault: &str) -> Outcome {
+    fn copy(&self, options: &[&str], fault: &str) -> RunOutcome {
         fs::write(self.target(), "before").unwrap();
         let held = File::open(self.target()).unwrap();
         self.standin.fail(&format!("* write {FILE} {fault}")).unwrap();
@@ -215,14 +215,14 @@ impl Rot {
 }
 
 /// Lines about files, rather than about the run.
-fn about_file(outcome: &Outcome) -> Vec<String> {
+fn about_file(outcome: &RunOutcome) -> Vec<String> {
     let errors = outcome.errors();
     errors.lines().filter(|line| line.contains("large'")).map(str::to_owned).collect()
 }
 
 /// A byte that the target stores wrong is found by reading it from there, and written again.
 fn a_wrong_byte_is_found(own: &[&str], is_split: bool) {
-    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
+    require!(standin::needed(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
     let rot = Rot::new(own);
     let hash = Algorithm::Blake3.hash(&rot.content).to_string();
     let path = rot.target().display().to_string();
@@ -240,7 +240,7 @@ fn a_wrong_byte_is_found(own: &[&str], is_split: bool) {
             assert_eq!(teams(&outcome), usize::from(is_split), "{options:?}: {}", outcome.errors());
             assert_eq!(listed(&rot.sandbox.join("SUMS"))[&path], hash, "{options:?}");
         }
-        // What is in memory is right all the time, so this is the control.
+        // The data in memory is always correct, so this is the control.
         let options = [&engine[..], &["--verify=stream"]].concat();
         let outcome = rot.copy(&options, "FLIP_ONCE");
         assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
@@ -257,7 +257,7 @@ tests! {
 /// A target that stores every write wrong: an error that names the range, and no manifest entry.
 #[test]
 fn what_cannot_be_repaired_is_an_error_and_is_not_listed() {
-    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
+    require!(standin::needed(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
     for own in [RANGE, "--range-size=1G"] {
         let rot = Rot::new(&[own]);
         for options in [["--verify"].as_slice(), &["--verify=both", "-p"]] {
@@ -283,7 +283,7 @@ fn what_cannot_be_repaired_is_an_error_and_is_not_listed() {
 
 /// Kills a rank, or the master, at a random moment. The manifest must list every file once and
 /// right, or the copy must say what it doesn't vouch for.
-fn accidents(kind: Kind, part: u64, count: usize) {
+fn accidents(kind: MpiKind, part: u64, count: usize) {
     require!(needs::root(), kind.needed(), program!().needs_haul());
     let mpi = Mpi::find(kind).unwrap();
     let seed = random::seed(kind.name(), Some(5));
@@ -312,7 +312,7 @@ fn accidents(kind: Kind, part: u64, count: usize) {
 }
 
 /// Checks a manifest against the files with their own names. Of the names of a file it lists one.
-fn check_after_loss(scene: &Scene, outcome: &Outcome, what: &str) {
+fn check_after_loss(scene: &Scene, outcome: &RunOutcome, what: &str) {
     let manifest = scene.sandbox.join("SUMS");
     let listed = if manifest.exists() { listed(&manifest) } else { BTreeMap::new() };
     let expected = expected(&scene.from(), "to", Algorithm::Blake3);
@@ -336,15 +336,15 @@ fn check_after_loss(scene: &Scene, outcome: &Outcome, what: &str) {
 }
 
 tests! {
-    a_manifest_is_right_whoever_is_killed => accidents(Kind::OpenMpi4, 30, of_full(18, 3));
-    a_manifest_is_right_whoever_is_killed_under_mpich => accidents(Kind::Mpich4, 31, of_full(12, 3));
+    a_manifest_is_right_whoever_is_killed => accidents(MpiKind::OpenMpi4, 30, of_full(18, 3));
+    a_manifest_is_right_whoever_is_killed_under_mpich => accidents(MpiKind::Mpich4, 31, of_full(12, 3));
 }
 
 /// A rank dies in the middle of a split file. What was reported is kept, with its hashes; the rest
 /// is moved and verified by another job.
 fn the_rest_of_a_file_is_verified(options: &[&str]) {
-    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(standin::needed(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let standin = Standin::start(1, &["--client-rate=8MB"]).unwrap();
     let sandbox = Sandbox::on_disk().unwrap();
     let source = standin.client(0).join("large");
@@ -389,8 +389,8 @@ tests! {
 /// one rank copies is copied again, and its last copy is listed. A file that is split is an error.
 #[test]
 fn a_source_that_changes_is_copied_again_or_an_error() {
-    require!(standin::needed(), Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(standin::needed(), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     for (range, hash) in [("--range-size=1G", ""), (RANGE, ""), ("", "--hash=md5")] {
         let standin = Standin::start(1, &["--client-rate=8MB"]).unwrap();
         let sandbox = Sandbox::on_disk().unwrap();
@@ -432,8 +432,8 @@ fn a_source_that_changes_is_copied_again_or_an_error() {
 /// with one process.
 #[test]
 fn a_rerun_with_a_journal_verifies_what_it_copies() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     let sandbox = Sandbox::on_disk().unwrap();
     let source = sandbox.join("from");
     build(&source);
@@ -459,8 +459,8 @@ fn a_rerun_with_a_journal_verifies_what_it_copies() {
 
 #[test]
 fn what_cannot_be_verified_or_listed_with_ranks_is_refused() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul());
-    let mpi = Mpi::find(Kind::OpenMpi4).unwrap();
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
     for way in [Way::Clients(2), Way::Ranks(2)] {
         let sandbox = Sandbox::in_memory().unwrap();
         fs::write(sandbox.join("file"), "content").unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use haul_testkit::{Run, everything, needs, require};
+use haul_testkit::{TestRun, everything, needs, require};
 use serde_json::Value;
 
 use super::{Scene, haul};
@@ -57,7 +57,7 @@ fn needs_attributes() -> Option<String> {
 }
 
 #[test]
-fn a_change_is_told_if_it_is_asked_for() {
+fn a_change_is_reported_if_it_is_asked_for() {
     require!(needs_attributes());
     for (script, attribute, told) in CHANGES {
         let scene = Scene::of(TREE);
@@ -88,7 +88,7 @@ fn a_copy_of_everything_is_the_same() {
     let scene = Scene::new();
     let root = scene.path().to_owned();
     everything::spec().build(&root.join("a")).unwrap();
-    let copied = Run::new(&haul()).args(["cp", "-a", "a", "b"]).in_folder(&root).finish().unwrap();
+    let copied = TestRun::new(&haul()).args(["cp", "-a", "a", "b"]).in_folder(&root).finish().unwrap();
     assert!(copied.succeeded(), "{}", copied.errors());
     for words in
         ["a b", "--attributes a b", "--attributes -j1 --engine=sync b a", "--attributes=all,holes a b"]
@@ -97,7 +97,7 @@ fn a_copy_of_everything_is_the_same() {
         let told = (outcome.status(), outcome.printed(), outcome.errors());
         assert_eq!(told, (Some(0), String::new(), String::new()), "{words}");
     }
-    let plain = Run::new(&haul()).args(["cp", "-R", "a", "c"]).in_folder(&root).finish().unwrap();
+    let plain = TestRun::new(&haul()).args(["cp", "-R", "a", "c"]).in_folder(&root).finish().unwrap();
     assert!(plain.succeeded(), "{}", plain.errors());
     assert_eq!(scene.compare("a c").status(), Some(0));
     assert_eq!(scene.compare("--attributes a c").status(), Some(1));

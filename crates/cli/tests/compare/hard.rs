@@ -71,7 +71,7 @@ fn what_is_one_file_is_not_read() {
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_is_an_error() {
+fn a_file_that_changes_during_the_run_is_an_error() {
     let scene = Scene::of("truncate -s 256M a; cp --sparse=always a b; printf x | tee -a a >> b");
     // Data rather than holes, so that reading takes a while.
     scene.write("a", &vec![7; 96 << 20]);
@@ -129,7 +129,7 @@ fn output_that_is_lost_is_trouble() {
 }
 
 #[test]
-fn many_differences_are_told_in_the_order_of_the_paths() {
+fn many_differences_are_reported_in_the_order_of_the_paths() {
     let scene = Scene::of(
         "mkdir a b; for d in $(seq 40); do mkdir a/$d b/$d; (cd a/$d; touch $(seq 100)); done; touch b/7/new",
     );

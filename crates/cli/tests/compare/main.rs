@@ -20,22 +20,22 @@ mod rivals;
 mod scene;
 mod streams;
 
-use haul_testkit::{Outcome, Run};
+use haul_testkit::{RunOutcome, TestRun};
 use scene::{Scene, haul};
 
 impl Scene {
-    fn cmp<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run {
+    fn cmp<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> TestRun {
         self.applet("cmp", words)
     }
 
     /// Runs `haul cmp` with `words`, separated by spaces.
-    fn compare(&self, words: &str) -> Outcome {
+    fn compare(&self, words: &str) -> RunOutcome {
         self.cmp(words.split_whitespace()).finish().unwrap()
     }
 }
 
 /// Normalises the status, output and messages of a run for comparison.
-fn verdict(outcome: &Outcome) -> (Option<i32>, String, String) {
+fn verdict(outcome: &RunOutcome) -> (Option<i32>, String, String) {
     let errors = outcome.errors().replace("haul cmp: ", "cmp: ").replace("diff: ", "cmp: ");
     // In the C locale, GNU `cmp` says "char" like POSIX.
     (outcome.status(), outcome.printed().replace(" differ: char ", " differ: byte "), errors)

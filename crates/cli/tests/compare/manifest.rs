@@ -8,7 +8,7 @@ use super::Scene;
 const TREE: &str = "mkdir -p t/d/e t/empty; for n in 1 2 3 4 5; do seq $n 1000 > t/$n; seq $n 900 > t/d/$n; done; seq 1 1000000 > t/d/e/large; \
     printf x > $'t/new\\nline'; ln -s 1 t/link; mkfifo t/fifo";
 
-/// What differs after [`CHANGES`], sorted by path.
+/// Differences after [`CHANGES`], sorted by path.
 const DIFFERENCES: &str = "File t/2 differs from its hash in SUMS\nOnly in SUMS: 3\nOnly in SUMS: d/4\nFile t/d/e/large differs from its hash in SUMS\n\
     Only in t/d: new\nOnly in t: other\n";
 

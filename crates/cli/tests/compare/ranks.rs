@@ -7,7 +7,7 @@ use haul_testkit::skip;
 use super::Scene;
 
 #[test]
-fn ranks_tell_what_one_process_tells() {
+fn ranks_report_the_same_as_one_process() {
     let Some(mpi) = Mpi::installed().into_iter().next() else { skip!("needs an MPI installation") };
     let scene = Scene::new();
     everything::spec().build(&scene.path().join("a")).unwrap();

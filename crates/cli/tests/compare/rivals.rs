@@ -43,7 +43,7 @@ const FILES: [(&[u8], &[u8]); 14] = [
 ];
 
 #[test]
-fn trees_are_told_as_diff_tells_them() {
+fn trees_are_reported_as_by_diff() {
     require!(needs::tool("diff"));
     for script in TREES {
         let scene = Scene::of(script);
@@ -64,7 +64,7 @@ fn trees_are_told_as_diff_tells_them() {
 }
 
 #[test]
-fn every_engine_tells_the_same() {
+fn every_engine_reports_the_same() {
     require!(needs::tool("diff"));
     let scene = Scene::of(TREES[11]);
     let diff = verdict(&scene.rival("diff -rq --no-dereference a b"));
@@ -75,7 +75,7 @@ fn every_engine_tells_the_same() {
 }
 
 #[test]
-fn files_are_told_as_cmp_tells_them() {
+fn files_are_reported_as_by_cmp() {
     require!(needs::tool("cmp"));
     let scene = Scene::new();
     for (first, second) in FILES {

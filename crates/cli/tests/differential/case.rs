@@ -7,7 +7,7 @@ use std::path::Path;
 
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
 use haul_testkit::program::matrix;
-use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
+use haul_testkit::spec::{EntrySpec, PieceSpec, Spec, SpecKind, acl};
 use haul_testkit::{Facts, Release};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,8 +16,8 @@ use crate::options::{Choices, choices};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    source: Vec<Node>,
-    second: Vec<Node>,
+    source: Vec<EntrySpec>,
+    second: Vec<EntrySpec>,
     target: Target,
     pub(crate) choices: Choices,
     operands: Vec<&'static str>,
@@ -30,9 +30,9 @@ enum Target {
     /// `target`, which doesn't exist.
     Absent,
     /// `target`, a file.
-    File(Node),
+    File(EntrySpec),
     /// `target`, a directory.
-    Tree(Vec<Node>),
+    Tree(Vec<EntrySpec>),
     /// `target`, a directory of hard links to the source's entries, as if it had been copied into
     /// and onto it.
     Linked,
@@ -94,11 +94,11 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
     prop::sample::select(&NAMES[..]).prop_map(<[u8]>::to_vec)
 }
 
-fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+fn pieces() -> impl Strategy<Value = Vec<PieceSpec>> {
     let piece = prop_oneof![
-        4 => (any::<u64>(), 1..20_000u64).prop_map(|(seed, bytes)| Piece::Data { seed, bytes }),
-        1 => (1..300_000u64).prop_map(Piece::Hole),
-        1 => (1..100_000u64).prop_map(Piece::Zeros),
+        4 => (any::<u64>(), 1..20_000u64).prop_map(|(seed, bytes)| PieceSpec::Data { seed, bytes }),
+        1 => (1..300_000u64).prop_map(PieceSpec::Hole),
+        1 => (1..100_000u64).prop_map(PieceSpec::Zeros),
     ];
     vec(piece, 0..4)
 }
@@ -107,23 +107,23 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 ///
 /// Special files and hard links have names of their own, so that no operand or symbolic link leads
 /// to one.
-fn kind(links: bool) -> impl Strategy<Value = (Kind, Vec<u8>)> {
+fn kind(links: bool) -> impl Strategy<Value = (SpecKind, Vec<u8>)> {
     let leads_to = ["a", "b", "a/b", "c/d", "../b", "../e", ".", "nowhere", "f"];
     let own_name = |letter: &'static str| (0..4).prop_map(move |n| format!("{letter}{n}").into_bytes());
     prop_oneof![
-        6 => name().prop_map(|name| (Kind::Directory, name)),
-        9 => (pieces(), name()).prop_map(|(pieces, name)| (Kind::File(pieces), name)),
+        6 => name().prop_map(|name| (SpecKind::Directory, name)),
+        9 => (pieces(), name()).prop_map(|(pieces, name)| (SpecKind::File(pieces), name)),
         3 => (prop::sample::select(leads_to.to_vec()), name())
-            .prop_map(|(to, name)| (Kind::Symlink(to.into()), name)),
-        if links { 3 } else { 0 } => (0..20usize, own_name("h")).prop_map(|(which, name)| (Kind::HardLink(which), name)),
-        1 => own_name("p").prop_map(|name| (Kind::Fifo, name)),
-        1 => own_name("s").prop_map(|name| (Kind::Socket, name)),
-        1 => own_name("c").prop_map(|name| (Kind::CharacterDevice(1, 3), name)),
-        1 => own_name("d").prop_map(|name| (Kind::BlockDevice(7, 200), name)),
+            .prop_map(|(to, name)| (SpecKind::Symlink(to.into()), name)),
+        if links { 3 } else { 0 } => (0..20usize, own_name("h")).prop_map(|(which, name)| (SpecKind::HardLink(which), name)),
+        1 => own_name("p").prop_map(|name| (SpecKind::Fifo, name)),
+        1 => own_name("s").prop_map(|name| (SpecKind::Socket, name)),
+        1 => own_name("c").prop_map(|name| (SpecKind::CharacterDevice(1, 3), name)),
+        1 => own_name("d").prop_map(|name| (SpecKind::BlockDevice(7, 200), name)),
     ]
 }
 
-fn node(kind: impl Strategy<Value = (Kind, Vec<u8>)>) -> impl Strategy<Value = Node> {
+fn node(kind: impl Strategy<Value = (SpecKind, Vec<u8>)>) -> impl Strategy<Value = EntrySpec> {
     let mode = prop::sample::select(&MODES[..]);
     let owner = prop::option::weighted(0.3, (0..3u32, 0..3u32));
     // A shared time makes some targets as old as their source.
@@ -133,9 +133,9 @@ fn node(kind: impl Strategy<Value = (Kind, Vec<u8>)>) -> impl Strategy<Value = N
     ];
     (0..8usize, kind, mode, owner, modified, 0..12u32).prop_map(
         |(parent, (kind, name), mode, owner, modified, extra)| {
-            let plain = matches!(kind, Kind::File(_) | Kind::Directory);
-            let directory = kind == Kind::Directory;
-            let mut node = Node::new(parent, name, kind).mode(mode).modified(modified.0, modified.1);
+            let plain = matches!(kind, SpecKind::File(_) | SpecKind::Directory);
+            let directory = kind == SpecKind::Directory;
+            let mut node = EntrySpec::new(parent, name, kind).mode(mode).modified(modified.0, modified.1);
             node.owner = owner;
             match extra {
                 0 if plain => node.attribute("user.kept", "value"),
@@ -148,26 +148,26 @@ fn node(kind: impl Strategy<Value = (Kind, Vec<u8>)>) -> impl Strategy<Value = N
 }
 
 /// Entries of a target tree: each link leads to a file of its own outside the target, or nowhere.
-fn target_tree() -> impl Strategy<Value = Vec<Node>> {
+fn target_tree() -> impl Strategy<Value = Vec<EntrySpec>> {
     let backup = || prop::sample::select(&BACKUPS[..]).prop_map(<[u8]>::to_vec);
     let kind = prop_oneof![
-        8 => name().prop_map(|name| (Kind::Directory, name)),
-        12 => (pieces(), name()).prop_map(|(pieces, name)| (Kind::File(pieces), name)),
-        4 => (pieces(), backup()).prop_map(|(pieces, name)| (Kind::File(pieces), name)),
-        1 => backup().prop_map(|name| (Kind::Directory, name)),
-        2 => name().prop_map(|name| (Kind::Symlink(b"dangling".to_vec()), name)),
-        4 => name().prop_map(|name| (Kind::Symlink(Vec::new()), name)),
-        1 => name().prop_map(|name| (Kind::Fifo, name)),
-        1 => name().prop_map(|name| (Kind::Socket, name)),
-        1 => name().prop_map(|name| (Kind::CharacterDevice(1, 3), name)),
+        8 => name().prop_map(|name| (SpecKind::Directory, name)),
+        12 => (pieces(), name()).prop_map(|(pieces, name)| (SpecKind::File(pieces), name)),
+        4 => (pieces(), backup()).prop_map(|(pieces, name)| (SpecKind::File(pieces), name)),
+        1 => backup().prop_map(|name| (SpecKind::Directory, name)),
+        2 => name().prop_map(|name| (SpecKind::Symlink(b"dangling".to_vec()), name)),
+        4 => name().prop_map(|name| (SpecKind::Symlink(Vec::new()), name)),
+        1 => name().prop_map(|name| (SpecKind::Fifo, name)),
+        1 => name().prop_map(|name| (SpecKind::Socket, name)),
+        1 => name().prop_map(|name| (SpecKind::CharacterDevice(1, 3), name)),
     ];
     vec(node(kind), 0..10).prop_map(|mut nodes| {
         for (index, node) in nodes.iter_mut().enumerate() {
             node.mode &= 0o777;
-            if node.kind == Kind::Symlink(Vec::new()) {
+            if node.kind == SpecKind::Symlink(Vec::new()) {
                 // A relative link works at the top level only.
                 node.parent = 0;
-                node.kind = Kind::Symlink(format!("../outside-{index}").into_bytes());
+                node.kind = SpecKind::Symlink(format!("../outside-{index}").into_bytes());
             }
         }
         nodes
@@ -187,7 +187,7 @@ fn operands() -> impl Strategy<Value = Vec<&'static str>> {
 }
 
 /// Source, second source, target and operands.
-type Ground = (Vec<Node>, Vec<Node>, Target, Vec<&'static str>);
+type Ground = (Vec<EntrySpec>, Vec<EntrySpec>, Target, Vec<&'static str>);
 
 fn ground() -> impl Strategy<Value = Ground> {
     let fresh = (
@@ -198,7 +198,7 @@ fn ground() -> impl Strategy<Value = Ground> {
     );
     let target = prop_oneof![
         1 => (pieces(), prop::sample::select(&MODES[..])).prop_map(|(pieces, mode)| {
-            Target::File(Node::new(0, "target", Kind::File(pieces)).mode(mode & 0o777))
+            Target::File(EntrySpec::new(0, "target", SpecKind::File(pieces)).mode(mode & 0o777))
         }),
         5 => target_tree().prop_map(Target::Tree),
     ];
@@ -291,35 +291,40 @@ impl Case {
     /// file's attributes.
     fn leave_out_special_files(&mut self) {
         let leave_out =
-            |nodes: &mut Vec<Node>, kinds: &[Kind]| nodes.retain(|node| !kinds.contains(&node.kind));
+            |nodes: &mut Vec<EntrySpec>, kinds: &[SpecKind]| nodes.retain(|node| !kinds.contains(&node.kind));
         if self.choices.any(&["--copy-contents"]) {
-            let all = [Kind::Fifo, Kind::Socket, Kind::CharacterDevice(1, 3), Kind::BlockDevice(7, 200)];
+            let all = [
+                SpecKind::Fifo,
+                SpecKind::Socket,
+                SpecKind::CharacterDevice(1, 3),
+                SpecKind::BlockDevice(7, 200),
+            ];
             let kinds = if matches!(self.target, Target::Linked) { &all[..] } else { &all[..1] };
             leave_out(&mut self.source, kinds);
             leave_out(&mut self.second, kinds);
         }
         match &mut self.target {
             Target::Tree(nodes) if !self.choices.opens_no_target() => {
-                leave_out(nodes, &[Kind::Fifo, Kind::CharacterDevice(1, 3)]);
+                leave_out(nodes, &[SpecKind::Fifo, SpecKind::CharacterDevice(1, 3)]);
             }
             _ => {}
         }
     }
 
     pub(crate) fn prepare(&self, folder: &Path) -> io::Result<()> {
-        let link = |name: &str, leads_to: &str| Node::new(0, name, Kind::Symlink(leads_to.into()));
+        let link = |name: &str, leads_to: &str| EntrySpec::new(0, name, SpecKind::Symlink(leads_to.into()));
         let mut around = vec![
-            Node::file(0, "file", 1, 5000).mode(0o640).owner(1, 2),
+            EntrySpec::file(0, "file", 1, 5000).mode(0o640).owner(1, 2),
             link("link", "file"),
-            Node::new(0, "hard", Kind::HardLink(0)),
-            Node::new(0, "hard-link", Kind::HardLink(1)),
+            EntrySpec::new(0, "hard", SpecKind::HardLink(0)),
+            EntrySpec::new(0, "hard-link", SpecKind::HardLink(1)),
             link("link-to-link", "link"),
             link("dangling", "not-there"),
-            Node::file(0, "file~", 2, 4000),
+            EntrySpec::file(0, "file~", 2, 4000),
         ];
         around.extend((0..10).map(|index| match index % 3 {
-            0 => Node::new(0, format!("outside-{index}"), Kind::Directory),
-            _ => Node::file(0, format!("outside-{index}"), index, 100 * index),
+            0 => EntrySpec::new(0, format!("outside-{index}"), SpecKind::Directory),
+            _ => EntrySpec::file(0, format!("outside-{index}"), index, 100 * index),
         }));
         Spec { nodes: around }.build(folder)?;
         Spec { nodes: self.source.clone() }.build(&folder.join("src"))?;
@@ -348,7 +353,8 @@ impl Case {
     /// Returns the facts to compare. With `lists_stay`, one of the programs keeps the ACLs of files
     /// that it overwrites.
     pub(crate) fn facts(&self, lists_stay: bool) -> Facts {
-        let has_list = |node: &Node| node.attributes.iter().any(|(name, _)| name == ACCESS_ACL.as_bytes());
+        let has_list =
+            |node: &EntrySpec| node.attributes.iter().any(|(name, _)| name == ACCESS_ACL.as_bytes());
         let list_in_target = match &self.target {
             Target::Tree(nodes) => nodes.iter().any(has_list),
             Target::File(node) => has_list(node),

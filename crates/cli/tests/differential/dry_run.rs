@@ -1,9 +1,9 @@
-//! What `--dry-run` says of the same random cases, compared with what the copy then does.
+//! Predictions of `--dry-run` for the same random cases, compared with the copies made afterwards.
 //!
-//! Excluded: several operands, since each is judged by itself; `-i`, which is refused; and what
-//! shows only when it is tried, `--reflink=always` and devices that are read.
+//! Excluded: several operands, since each is judged by itself; `-i`, which is refused; and options
+//! whose effect shows only when tried: `--reflink=always` and devices that are read.
 
-use haul_testkit::{Facts, Outcome, Program, Release, Sandbox, Snapshot, compare, needs};
+use haul_testkit::{CopyProgram, Facts, Release, RunOutcome, Sandbox, Snapshot, compare, needs};
 use haul_testkit::{note, program, random, require};
 use proptest::test_runner::{TestCaseError, TestError};
 
@@ -16,12 +16,12 @@ fn lines(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-fn said(outcome: &Outcome) -> (Option<i32>, Vec<String>, Vec<String>) {
+fn said(outcome: &RunOutcome) -> (Option<i32>, Vec<String>, Vec<String>) {
     (outcome.status(), lines(&outcome.stdout), lines(&outcome.stderr))
 }
 
 /// Makes a dry run of a case and then the copy. Returns how they differ, if they do.
-fn difference(program: &Program, case: &Case) -> std::io::Result<Option<String>> {
+fn difference(program: &CopyProgram, case: &Case) -> std::io::Result<Option<String>> {
     let sandbox = Sandbox::in_memory()?;
     let folder = sandbox.join("work");
     std::fs::create_dir(&folder)?;

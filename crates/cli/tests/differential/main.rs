@@ -50,8 +50,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use haul_testkit::duel::{Duel, Verdict};
-use haul_testkit::{Program, Release, needs, note, program, random, require};
+use haul_testkit::duel::{Duel, DuelVerdict};
+use haul_testkit::{CopyProgram, Release, needs, note, program, random, require};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use case::{Case, case};
@@ -91,7 +91,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn count(&self, case: &Case, verdict: &Verdict) {
+    fn count(&self, case: &Case, verdict: &DuelVerdict) {
         let add = |cell: &Cell<usize>, more: bool| cell.set(cell.get() + usize::from(more));
         add(&self.compared, true);
         add(&self.clean, verdict.standard.succeeded());
@@ -102,7 +102,7 @@ impl Seen {
 }
 
 /// True if GNU cp gave an answer that the newest release would give too.
-fn has_answer(case: &Case, verdict: &Verdict, release: Release) -> bool {
+fn has_answer(case: &Case, verdict: &DuelVerdict, release: Release) -> bool {
     let across_kinds = case.choices.backs_up()
         && release < BACKS_UP_ACROSS_KINDS
         && verdict.standard.errors().contains("cannot overwrite ");
@@ -140,7 +140,7 @@ fn run_case(duel: &Duel, case: &Case, release: Release, seen: &Seen) -> Result<(
 
 #[test]
 fn random_copies_are_the_same_as_gnu_cps() {
-    require!(Program::needs_gnu(), needs::root());
+    require!(CopyProgram::needs_gnu(), needs::root());
     let duel = Duel::with_gnu(program!()).unwrap();
     let release = duel.standard.release().unwrap();
     let cases = needs::count_from("HAUL_CASES", if needs::is_full_run() { 5000 } else { 500 });

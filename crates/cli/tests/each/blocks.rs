@@ -62,7 +62,7 @@ fn a_block_larger_than_the_memory_is_as_large_as_the_file() {
 }
 
 #[test]
-fn a_thread_that_cannot_be_had_is_told_of() {
+fn a_thread_that_cannot_be_had_is_reported() {
     let scene = Scene::of("seq 3 > f");
     // Without `clone3`, threads are created by `clone`, whose flags a filter can check.
     let run = scene.each(["-j1", "--block=1K", "f", "--", "cat"]).refusing(&[libc::SYS_clone3], libc::ENOSYS);

@@ -35,7 +35,7 @@ fn the_files_that_match_are_those_that_find_finds() {
     for (ours, theirs) in CHOICES {
         let mut words = theirs.split_whitespace();
         let find = std::path::Path::new("/usr/bin").join(words.next().unwrap());
-        let wanted = haul_testkit::Run::new(&find).args(words).in_folder(scene.path()).finish().unwrap();
+        let wanted = haul_testkit::TestRun::new(&find).args(words).in_folder(scene.path()).finish().unwrap();
         let outcome = scene.outcome(&format!("{ours} -- echo {{}}"));
         assert_eq!(sorted(&outcome.printed()), sorted(&wanted.printed()), "{ours}: {}", outcome.errors());
         assert_eq!(outcome.status(), Some(0), "{ours}");
@@ -72,7 +72,7 @@ fn patterns_match_characters_where_the_locale_has_them() {
     for locale in ["C", "C.UTF-8"] {
         for pattern in ["?", "??", "[é]", "a?", "[!a]"] {
             let words = ["t", "-type", "f", "-name", pattern];
-            let find = haul_testkit::Run::new(std::path::Path::new("/usr/bin/find"));
+            let find = haul_testkit::TestRun::new(std::path::Path::new("/usr/bin/find"));
             let find = find.args(words).in_folder(scene.path()).env("LC_ALL", locale);
             let ours = scene.each(["--name", pattern, "t", "--", "echo"]).env("LC_ALL", locale);
             let (wanted, found) = (find.finish().unwrap(), ours.finish().unwrap());

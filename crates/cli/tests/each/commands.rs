@@ -144,7 +144,7 @@ fn commands_that_fail_are_listed_at_the_end() {
 }
 
 #[test]
-fn a_command_there_is_not_is_told_once() {
+fn a_command_there_is_not_is_reported_once() {
     let scene = Scene::of(
         "mkdir t; touch t/1 t/2 t/3 t/4; printf '#!/no/such/interpreter\\n' > t/run; chmod +x t/run",
     );
@@ -253,7 +253,7 @@ fn no_command_outlives_the_run() {
 }
 
 #[test]
-fn what_a_command_has_started_does_not_outlive_a_run_that_is_told_to_end() {
+fn what_a_command_has_started_does_not_outlive_a_run_that_is_stopped() {
     require!(needs::tool("pgrep"));
     let scene = Scene::of("mkdir t; touch t/1 t/2");
     for signal in [Signal::TERM, Signal::HUP] {
@@ -305,7 +305,7 @@ fn a_long_list_of_files_is_run_once_each() {
 struct Run;
 
 impl Run {
-    fn started(run: haul_testkit::Run, mark: &str) -> haul_testkit::run::Running {
+    fn started(run: haul_testkit::TestRun, mark: &str) -> haul_testkit::run::Running {
         let running = run.start().unwrap();
         assert!(wait::until(Duration::from_secs(20), || runs(&format!("^sleep {mark}"))), "never started");
         running

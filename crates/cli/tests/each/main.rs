@@ -16,16 +16,16 @@ mod scene;
 
 use std::process::Command;
 
-use haul_testkit::{Outcome, Run};
+use haul_testkit::{RunOutcome, TestRun};
 use scene::Scene;
 
 impl Scene {
-    fn each<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run {
+    fn each<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> TestRun {
         self.applet("each", words)
     }
 
     /// Runs `haul each` with `words`, separated by spaces.
-    fn outcome(&self, words: &str) -> Outcome {
+    fn outcome(&self, words: &str) -> RunOutcome {
         self.each(words.split_whitespace()).finish().unwrap()
     }
 }

@@ -34,12 +34,13 @@ use haul_testkit::compare::About;
 use haul_testkit::everything::ACCESS_ACL;
 use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, choose, seeded};
-use haul_testkit::run::{Ending, Run};
+use haul_testkit::run::{RunEnding, TestRun};
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Kind, Node, Piece, Spec, acl};
-use haul_testkit::verdict::{Verdict, judge, judge_refusal};
+use haul_testkit::spec::{EntrySpec, PieceSpec, Spec, SpecKind, acl};
+use haul_testkit::verdict::{CopyVerdict, judge, judge_refusal};
 use haul_testkit::{
-    Differences, Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, note, program, require, tests,
+    CopyProgram, Differences, Facts, RunOutcome, Sandbox, Snapshot, compare, needs, note, program, require,
+    tests,
 };
 
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EACCES", "EMFILE"];
@@ -188,31 +189,31 @@ struct Case {
 
 /// The source tree: about a dozen entries, one of each kind that a copier can damage.
 fn tree() -> Spec {
-    let data = |bytes| Piece::Data { seed: 3, bytes };
-    let sparse = vec![data(5000), Piece::Hole(1 << 20), data(70_000), Piece::Hole(300_000)];
+    let data = |bytes| PieceSpec::Data { seed: 3, bytes };
+    let sparse = vec![data(5000), PieceSpec::Hole(1 << 20), data(70_000), PieceSpec::Hole(300_000)];
     let acl_bytes = acl(0o640, 1, 6);
     Spec {
         nodes: vec![
-            Node::new(0, "outer", Kind::Directory).mode(0o750).modified(1_000_000_000, 1),
-            Node::new(1, "inner", Kind::Directory)
+            EntrySpec::new(0, "outer", SpecKind::Directory).mode(0o750).modified(1_000_000_000, 1),
+            EntrySpec::new(1, "inner", SpecKind::Directory)
                 .mode(0o1777)
                 .modified(1_000_000_001, 2)
                 .attribute("user.d", "dir"),
-            Node::new(0, "bare", Kind::Directory).mode(0o555),
-            Node::new(2, "sparse", Kind::File(sparse)),
-            Node::file(1, "blocks", 4, 300_001).owner(1, 2),
-            Node::file(0, "setuid", 5, 100).mode(0o6755).owner(3, 4),
-            Node::file(2, "attributes", 6, 4096)
+            EntrySpec::new(0, "bare", SpecKind::Directory).mode(0o555),
+            EntrySpec::new(2, "sparse", SpecKind::File(sparse)),
+            EntrySpec::file(1, "blocks", 4, 300_001).owner(1, 2),
+            EntrySpec::file(0, "setuid", 5, 100).mode(0o6755).owner(3, 4),
+            EntrySpec::file(2, "attributes", 6, 4096)
                 .mode(0o640)
                 .attribute("user.a", "b")
                 .attribute(ACCESS_ACL, acl_bytes),
-            Node::file(0, b"not-\xff-text".to_vec(), 7, 10),
-            Node::file(0, "nothing", 7, 0).mode(0o400),
-            Node::new(0, "pipe", Kind::Fifo).mode(0o620),
-            Node::new(2, "symlink", Kind::Symlink(b"../blocks".to_vec())).owner(5, 6),
-            Node::new(0, "socket", Kind::Socket),
-            Node::new(2, "linked", Kind::HardLink(2)),
-            Node::new(0, "linked-too", Kind::HardLink(1)),
+            EntrySpec::file(0, b"not-\xff-text".to_vec(), 7, 10),
+            EntrySpec::file(0, "nothing", 7, 0).mode(0o400),
+            EntrySpec::new(0, "pipe", SpecKind::Fifo).mode(0o620),
+            EntrySpec::new(2, "symlink", SpecKind::Symlink(b"../blocks".to_vec())).owner(5, 6),
+            EntrySpec::new(0, "socket", SpecKind::Socket),
+            EntrySpec::new(2, "linked", SpecKind::HardLink(2)),
+            EntrySpec::new(0, "linked-too", SpecKind::HardLink(1)),
         ],
     }
 }
@@ -220,13 +221,13 @@ fn tree() -> Spec {
 /// The older copy in the target: other contents, other modes, and incomplete.
 fn older() -> Spec {
     let mut nodes = tree().nodes;
-    nodes.retain(|node| !matches!(node.kind, Kind::HardLink(_) | Kind::Fifo | Kind::Socket));
+    nodes.retain(|node| !matches!(node.kind, SpecKind::HardLink(_) | SpecKind::Fifo | SpecKind::Socket));
     for node in &mut nodes {
         node.mode = 0o700;
         node.attributes.clear();
         node.owner = None;
-        if let Kind::File(pieces) = &mut node.kind {
-            *pieces = vec![Piece::Data { seed: 99, bytes: 9000 }];
+        if let SpecKind::File(pieces) = &mut node.kind {
+            *pieces = vec![PieceSpec::Data { seed: 99, bytes: 9000 }];
         }
     }
     Spec { nodes }
@@ -237,12 +238,12 @@ fn older() -> Spec {
 fn mostly_same() -> Spec {
     let mut nodes = tree().nodes;
     let contents = older().nodes;
-    nodes.retain(|node| !matches!(node.kind, Kind::HardLink(_) | Kind::Fifo | Kind::Socket));
+    nodes.retain(|node| !matches!(node.kind, SpecKind::HardLink(_) | SpecKind::Fifo | SpecKind::Socket));
     for (node, other) in nodes.iter_mut().zip(contents) {
         node.mode = 0o700;
         node.owner = None;
         node.attributes = match node.kind {
-            Kind::File(_) | Kind::Directory => vec![(b"user.extra".to_vec(), b"x".to_vec())],
+            SpecKind::File(_) | SpecKind::Directory => vec![(b"user.extra".to_vec(), b"x".to_vec())],
             _ => Vec::new(),
         };
         if [&b"sparse"[..], b"blocks"].contains(&node.name.as_slice()) {
@@ -250,9 +251,9 @@ fn mostly_same() -> Spec {
         }
     }
     // The fourth and fifth directories, after the root and those of the source.
-    nodes.extend(["extra", "pipe"].map(|name| Node::new(0, name, Kind::Directory)));
-    nodes.extend([4, 5].map(|parent| Node::file(parent, "in", 8, 10)));
-    nodes.push(Node::file(1, "extra", 8, 10));
+    nodes.extend(["extra", "pipe"].map(|name| EntrySpec::new(0, name, SpecKind::Directory)));
+    nodes.extend([4, 5].map(|parent| EntrySpec::file(parent, "in", 8, 10)));
+    nodes.push(EntrySpec::file(1, "extra", 8, 10));
     Spec { nodes }
 }
 
@@ -263,7 +264,7 @@ fn build_with_age(tree: &Spec, root: &Path) -> io::Result<()> {
 }
 
 struct Sweep {
-    program: Program,
+    program: CopyProgram,
     way: Way,
     sandbox: Sandbox,
     expected: Snapshot,
@@ -272,9 +273,9 @@ struct Sweep {
     nothing: Snapshot,
 }
 
-struct Result {
+struct CaseResult {
     fired: bool,
-    verdict: std::result::Result<Verdict, String>,
+    verdict: Result<CopyVerdict, String>,
 }
 
 impl Sweep {
@@ -291,7 +292,13 @@ impl Sweep {
 
     /// Runs one copy into a target of its own with `fault` for the hook; returns the outcome and
     /// the hook's log.
-    fn copy(&self, scene: Scene, more: &[&str], fault: &str, worker: usize) -> io::Result<(Outcome, String)> {
+    fn copy(
+        &self,
+        scene: Scene,
+        more: &[&str],
+        fault: &str,
+        worker: usize,
+    ) -> io::Result<(RunOutcome, String)> {
         let [target, log] = ["target", "log"].map(|name| self.sandbox.join(format!("{name}-{worker}")));
         remove_tree(&target);
         remove_tree(&self.kept(worker));
@@ -311,10 +318,10 @@ impl Sweep {
         self.sandbox.join(format!("kept-{worker}"))
     }
 
-    fn command(&self, scene: Scene, worker: usize) -> Run {
+    fn command(&self, scene: Scene, worker: usize) -> TestRun {
         let run = match scene {
             Scene::Synced => {
-                let run = Run::new(self.program.path()).arg("sync").args(self.way.options());
+                let run = TestRun::new(self.program.path()).arg("sync").args(self.way.options());
                 run.arg(format!("--backup-dir={}", self.kept(worker).display()))
             }
             // Alone, `-a` leaves out silently what attributes there is no room for, as GNU cp does.
@@ -325,7 +332,7 @@ impl Sweep {
     }
 
     /// Runs the same command without a fault after one that has failed. It must complete the copy.
-    fn resume(&self, worker: usize) -> std::result::Result<(), String> {
+    fn resume(&self, worker: usize) -> Result<(), String> {
         let outcome = self.command(Scene::Resumed, worker).finish().map_err(|error| error.to_string())?;
         if !outcome.succeeded() {
             return Err(format!("not resumed: {}", outcome.errors()));
@@ -338,7 +345,7 @@ impl Sweep {
         }
     }
 
-    fn try_case(&self, case: &Case, worker: usize) -> io::Result<Result> {
+    fn try_case(&self, case: &Case, worker: usize) -> io::Result<CaseResult> {
         let fault = format!("{}:{}:{}", case.operation, case.occurrence, case.effect);
         let (outcome, log) = self.copy(case.scene, &[], &fault, worker)?;
         let fired = log.lines().any(|line| line.starts_with("fired "));
@@ -346,16 +353,11 @@ impl Sweep {
         if case.scene == Scene::Resumed && !outcome.succeeded() {
             verdict = verdict.and_then(|verdict| self.resume(worker).map(|()| verdict));
         }
-        Ok(Result { fired, verdict })
+        Ok(CaseResult { fired, verdict })
     }
 
-    fn verdict(
-        &self,
-        outcome: &Outcome,
-        scene: Scene,
-        worker: usize,
-    ) -> std::result::Result<Verdict, String> {
-        if outcome.ending == Ending::Hung {
+    fn verdict(&self, outcome: &RunOutcome, scene: Scene, worker: usize) -> Result<CopyVerdict, String> {
+        if outcome.ending == RunEnding::Hung {
             return Err("hung".to_owned());
         }
         let (source, target) = (self.sandbox.join("source"), self.sandbox.join(format!("target-{worker}")));
@@ -388,7 +390,7 @@ impl Sweep {
 
     /// Fails unless every file of the target as it was built still exists, under its name or as a
     /// backup: below another directory, or with a suffix.
-    fn is_kept(&self, built: &str, target: &Path, backup: (&Path, &str)) -> std::result::Result<(), String> {
+    fn is_kept(&self, built: &str, target: &Path, backup: (&Path, &str)) -> Result<(), String> {
         let built = self.sandbox.join(built);
         let entries = walkdir::WalkDir::new(&built).into_iter().flatten();
         for entry in entries.filter(|entry| entry.file_type().is_file()) {
@@ -405,7 +407,7 @@ impl Sweep {
     }
 
     /// Compares `target`, which may be missing, with the expected tree.
-    fn differences(&self, expected: &Snapshot, target: &PathBuf) -> std::result::Result<Differences, String> {
+    fn differences(&self, expected: &Snapshot, target: &PathBuf) -> Result<Differences, String> {
         if fs::symlink_metadata(target).is_err() {
             return compare(expected, &self.nothing, Facts::PRESERVED).map_err(|error| error.to_string());
         }
@@ -419,7 +421,7 @@ impl Sweep {
         let verdict = self.verdict(&outcome, scene, 0);
         assert_eq!(
             verdict,
-            Ok(Verdict::Right),
+            Ok(CopyVerdict::Right),
             "without a fault the copy must be right ({:?}, {scene:?}): {}",
             self.way,
             outcome.errors()
@@ -478,7 +480,7 @@ impl Sweep {
     }
 
     /// Runs the cases on two threads; returns their results in order.
-    fn run(&self, cases: &[Case]) -> Vec<Result> {
+    fn run(&self, cases: &[Case]) -> Vec<CaseResult> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -537,10 +539,10 @@ fn sweep(way: Way, sandbox: Sandbox) {
     let cases = sampled(sweep.groups(), seed, if is_default { SAMPLE_DEFAULT } else { SAMPLE });
     let results = sweep.run(&cases);
 
-    let count = |fact: &dyn Fn(&Result) -> bool| results.iter().filter(|result| fact(result)).count();
+    let count = |fact: &dyn Fn(&CaseResult) -> bool| results.iter().filter(|result| fact(result)).count();
     let fired = count(&|result| result.fired);
-    let right = count(&|result| result.verdict == Ok(Verdict::Right));
-    let reported = count(&|result| result.verdict == Ok(Verdict::Reported));
+    let right = count(&|result| result.verdict == Ok(CopyVerdict::Right));
+    let reported = count(&|result| result.verdict == Ok(CopyVerdict::Reported));
     let failures: Vec<String> = cases
         .iter()
         .zip(&results)

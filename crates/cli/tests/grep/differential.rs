@@ -7,7 +7,7 @@
 //! line of many kilobytes, which exhausts memory.
 
 use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
-use haul_testkit::{Run, needs, note, require};
+use haul_testkit::{TestRun, needs, note, require};
 
 use super::{Scene, needs_gnu, verdict};
 
@@ -303,7 +303,7 @@ impl Case {
             || has("u") && by_words && (is_empty || pattern.contains("\n\n")))
     }
 
-    fn of(&self, run: Run, scene: &Scene) -> Run {
+    fn of(&self, run: TestRun, scene: &Scene) -> TestRun {
         let run = run.args(&self.words);
         let run = self.colors.iter().fold(run, |run, colors| run.env("GREP_COLORS", colors));
         let input = self.input.map(|name| std::fs::read(scene.path().join(name)).unwrap());

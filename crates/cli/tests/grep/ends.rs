@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use haul_testkit::run::Ending;
-use haul_testkit::{Run, libc, require};
+use haul_testkit::run::RunEnding;
+use haul_testkit::{TestRun, libc, require};
 
 use super::{Scene, haul, needs_gnu, verdict};
 
 /// Searches endless input in a shell, after the command `before`.
-fn endless(scene: &Scene, program: &str, before: &str) -> Run {
+fn endless(scene: &Scene, program: &str, before: &str) -> TestRun {
     let script = format!("{before} yes 2>&- | {{ exec {program} y; }}");
     scene.run(Path::new("/bin/bash"), ["-c", &script]).env("LC_ALL", "C")
 }
@@ -25,7 +25,7 @@ fn a_search_ends_in_silence_when_nobody_reads_it() {
         &["--line-buffered", "7", "large"],
     ] {
         let outcome = scene.haul(words, "C").stdout_to_broken_pipe().finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Signalled(libc::SIGPIPE), "{words:?}: {}", outcome.errors());
+        assert_eq!(outcome.ending, RunEnding::Signalled(libc::SIGPIPE), "{words:?}: {}", outcome.errors());
         assert_eq!(outcome.errors(), "", "{words:?}");
     }
     let outcome =
@@ -35,7 +35,7 @@ fn a_search_ends_in_silence_when_nobody_reads_it() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_ends_the_search() {
+fn what_cannot_be_written_is_reported_and_ends_the_search() {
     require!(needs_gnu());
     let scene = Scene::new();
     let program = format!("{} grep", haul().display());

@@ -33,22 +33,22 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use haul_testkit::{Outcome, Run};
+use haul_testkit::{RunOutcome, TestRun};
 use scene::{Scene, haul};
 
 impl Scene {
-    fn gnu<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
+    fn gnu<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> TestRun {
         self.run(Path::new("/usr/bin/grep"), words).env("LC_ALL", locale)
     }
 
-    fn haul<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> Run {
+    fn haul<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>, locale: &str) -> TestRun {
         self.applet("grep", words).env("LC_ALL", locale)
     }
 
     /// Runs both programs with `words`, separated by spaces, and asserts the same result. Lines may
     /// be reordered if `sorted`. Errors don't count if `-rq` found a match, since either program
     /// may stop before it meets them. Returns haul's outcome.
-    fn same(&self, words: &str, sorted: bool) -> Outcome {
+    fn same(&self, words: &str, sorted: bool) -> RunOutcome {
         let split = || words.split_whitespace();
         let theirs = self.gnu(split(), "C.UTF-8").finish().unwrap();
         let ours = self.haul(split(), "C.UTF-8").finish().unwrap();
@@ -70,7 +70,7 @@ fn needs_gnu() -> Option<String> {
 }
 
 /// Normalises the status, output and messages of a run for comparison.
-fn verdict(outcome: &Outcome, sorted: bool) -> (Option<i32>, Vec<String>, Vec<String>) {
+fn verdict(outcome: &RunOutcome, sorted: bool) -> (Option<i32>, Vec<String>, Vec<String>) {
     let lines = |text: &str, sort: bool| {
         let mut lines: Vec<_> = text.split(['\n', '\0']).map(str::to_owned).collect();
         if sort {

@@ -159,7 +159,7 @@ fn case_is_ignored_as_far_as_gnu_grep_does() {
 }
 
 #[test]
-fn what_is_wrong_with_a_pattern_is_told_once() {
+fn what_is_wrong_with_a_pattern_is_reported_once() {
     require!(needs_gnu());
     let scene = Scene::new();
     fs::write(scene.path().join("lines"), "?x\n").unwrap();

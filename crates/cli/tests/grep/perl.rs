@@ -21,7 +21,7 @@ fn same_parts(scene: &Scene, text: &[u8], words: &[&[u8]], locale: &str) {
     fs::write(scene.path().join("text"), text).unwrap();
     let theirs = scene.gnu(&words, locale).arg("text").finish().unwrap();
     let ours = scene.haul(&words, locale).arg("text").finish().unwrap();
-    let found = |outcome: &haul_testkit::Outcome| (outcome.status(), outcome.stdout.clone());
+    let found = |outcome: &haul_testkit::RunOutcome| (outcome.status(), outcome.stdout.clone());
     assert_eq!(found(&ours), found(&theirs), "LC_ALL={locale} grep {words:?}: {:?}", verdict(&ours, false));
 }
 
@@ -167,7 +167,7 @@ fn text_between_bytes_that_are_no_characters_matches() {
 }
 
 #[test]
-fn what_is_none_is_told_in_the_same_words() {
+fn what_is_none_is_reported_in_the_same_words() {
     require!(needs_gnu());
     let scene = Scene::of("echo a > lines");
     let patterns = [

@@ -1,12 +1,12 @@
 //! Several processes find the same as one.
 
 use haul_testkit::mpi::Mpi;
-use haul_testkit::{Outcome, skip};
+use haul_testkit::{RunOutcome, skip};
 
 use super::{Scene, verdict};
 
 /// Runs `haul grep` with `words`, separated by spaces, on several ranks.
-fn by_ranks(scene: &Scene, mpi: &Mpi, ranks: u32, words: &str) -> Outcome {
+fn by_ranks(scene: &Scene, mpi: &Mpi, ranks: u32, words: &str) -> RunOutcome {
     let own = mpi.options(ranks);
     let run = scene.haul(own.iter().map(String::as_str).chain(words.split_whitespace()), "C");
     mpi.with(run).finish().unwrap()

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use haul_testkit::{Outcome, require};
+use haul_testkit::{RunOutcome, require};
 
 use super::{Scene, haul, needs_gnu, verdict};
 
 /// Runs a shell line with `GREP` replaced by a program.
-fn shell(scene: &Scene, line: &str, program: &str) -> Outcome {
+fn shell(scene: &Scene, line: &str, program: &str) -> RunOutcome {
     let line = line.replace("GREP", program);
     scene.run(Path::new("/bin/bash"), ["-c", &line]).env("LC_ALL", "C.UTF-8").finish().unwrap()
 }
@@ -43,7 +43,7 @@ fn who_reads_standard_input_next_goes_on_after_the_last_line_asked_for() {
                 format!("cat {name} | GREP {words}"),
             ] {
                 let (theirs, ours) = (shell(&scene, &line, "/usr/bin/grep"), shell(&scene, &line, &program));
-                let clean = |outcome: &Outcome| {
+                let clean = |outcome: &RunOutcome| {
                     let (status, lines, errors) = verdict(outcome, false);
                     (
                         status,

@@ -83,7 +83,7 @@ fn trees_are_searched_as_by_gnu_grep() {
 }
 
 #[test]
-fn a_directory_above_itself_is_told_of_and_left() {
+fn a_directory_above_itself_is_reported_and_left() {
     let scene = Scene::of("mkdir -p t/s; ln -s .. t/s/up; echo needle > t/f");
     let ours = scene.haul(["-R", "needle", "t"], "C.UTF-8").finish().unwrap();
     assert_eq!((ours.status(), ours.printed().as_str()), (Some(0), "t/f:needle\n"));

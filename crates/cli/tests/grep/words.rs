@@ -1,14 +1,14 @@
 //! Character classes and words as in the C library and GNU grep: beyond ASCII, and for patterns
 //! that may match nothing.
 
-use haul_testkit::{Outcome, require};
+use haul_testkit::{RunOutcome, require};
 
 use super::{Scene, needs_gnu, verdict};
 
 pub(super) const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
 
 /// Runs both programs with `words`, asserts the same result, and returns haul's outcome.
-pub(super) fn same(scene: &Scene, words: &[&str], locale: &str) -> Outcome {
+pub(super) fn same(scene: &Scene, words: &[&str], locale: &str) -> RunOutcome {
     let theirs = scene.gnu(words, locale).finish().unwrap();
     let ours = scene.haul(words, locale).finish().unwrap();
     assert_eq!(verdict(&ours, false), verdict(&theirs, false), "LC_ALL={locale} grep {words:?}");

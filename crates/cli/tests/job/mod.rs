@@ -73,8 +73,8 @@ impl Half {
     /// Inspects a copy that no process works on any more. `folder` has the job's directory.
     pub(crate) fn of(folder: &Path, copy: &Path) -> Self {
         let mut names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-        let spool = names.find(|name| name.file_name().as_encoded_bytes().starts_with(b".haul-job-"));
-        let journal = fs::read(spool.unwrap().path().join("journal")).unwrap();
+        let job_directory = names.find(|name| name.file_name().as_encoded_bytes().starts_with(b".haul-job-"));
+        let journal = fs::read(job_directory.unwrap().path().join("journal")).unwrap();
         Self { files: files_in(copy), recorded: recorded_in(&journal) }
     }
 

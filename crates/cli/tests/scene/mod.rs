@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use haul_testkit::{Outcome, Run, Sandbox};
+use haul_testkit::{RunOutcome, Sandbox, TestRun};
 
 pub(crate) struct Scene {
     sandbox: Sandbox,
@@ -41,7 +41,7 @@ impl Scene {
     }
 
     /// Runs a shell script in the directory; `$HAUL` is the program under test.
-    pub(crate) fn shell(&self, script: &str) -> Outcome {
+    pub(crate) fn shell(&self, script: &str) -> RunOutcome {
         let bash = self.run(Path::new("/bin/bash"), ["-c", script]);
         bash.env("HAUL", haul()).env("LC_ALL", "C.UTF-8").finish().unwrap()
     }
@@ -55,17 +55,17 @@ impl Scene {
     }
 
     /// Begins a command line of a program in the directory.
-    pub(crate) fn run<S: AsRef<OsStr>>(&self, program: &Path, words: impl IntoIterator<Item = S>) -> Run {
-        Run::new(program).args(words).in_folder(self.path())
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, program: &Path, words: impl IntoIterator<Item = S>) -> TestRun {
+        TestRun::new(program).args(words).in_folder(self.path())
     }
 
     /// Begins a command line of one of haul's applets in the directory.
-    pub(crate) fn applet<S: AsRef<OsStr>>(&self, name: &str, words: impl IntoIterator<Item = S>) -> Run {
+    pub(crate) fn applet<S: AsRef<OsStr>>(&self, name: &str, words: impl IntoIterator<Item = S>) -> TestRun {
         self.run(&haul(), [name]).args(words)
     }
 
     /// Runs another program from `/usr/bin` with its arguments, separated by spaces.
-    pub(crate) fn rival(&self, words: &str) -> Outcome {
+    pub(crate) fn rival(&self, words: &str) -> RunOutcome {
         let mut words = words.split_whitespace();
         let program = Path::new("/usr/bin").join(words.next().unwrap());
         self.run(&program, words).finish().unwrap()

@@ -1,4 +1,4 @@
-//! What is hashed, whoever reads it.
+//! Hashes are the same whoever reads the content.
 
 use haul_testkit::{needs, require};
 

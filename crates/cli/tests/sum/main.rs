@@ -17,7 +17,7 @@ mod rivals;
 #[path = "../scene/mod.rs"]
 mod scene;
 
-use haul_testkit::{Outcome, Run};
+use haul_testkit::{RunOutcome, TestRun};
 use scene::{Scene, haul};
 
 /// A tree with files of many sizes, and typical and odd entries.
@@ -31,12 +31,12 @@ const ODD_NAMES: &str = "printf 1 > $'t/new\\nline'; printf 2 > $'t/cr\\rx'; pri
     printf 5 > 't/ blank '; printf 6 > 't/*star'; printf 7 > 't/a) = b'; printf 8 > t/-dash; printf 9 > 't/\"quote\"'; printf a > $'t/\\001'";
 
 impl Scene {
-    fn sum<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run {
+    fn sum<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> TestRun {
         self.applet("sum", words).env("LC_ALL", "C")
     }
 
     /// Runs `haul sum` with `words`, separated by spaces.
-    fn summed(&self, words: &str) -> Outcome {
+    fn summed(&self, words: &str) -> RunOutcome {
         self.sum(words.split_whitespace()).finish().unwrap()
     }
 }

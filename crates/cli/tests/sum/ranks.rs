@@ -1,7 +1,7 @@
 //! Several processes print the same as one.
 
 use haul_testkit::mpi::Mpi;
-use haul_testkit::{Outcome, skip};
+use haul_testkit::{RunOutcome, skip};
 
 use super::{ODD_NAMES, Scene, TREE, sorted_lines};
 
@@ -30,7 +30,7 @@ fn ranks_print_what_one_process_prints() {
             let run = scene.sum(own.iter().map(String::as_str).chain(words.split_whitespace()));
             let outcome = mpi.with(run).finish().unwrap();
             // Messages have no order.
-            let errors = |outcome: &Outcome| sorted_lines(&outcome.stderr, b'\n');
+            let errors = |outcome: &RunOutcome| sorted_lines(&outcome.stderr, b'\n');
             assert_eq!(
                 (outcome.status(), outcome.printed(), errors(&outcome)),
                 (alone.status(), alone.printed(), errors(&alone)),

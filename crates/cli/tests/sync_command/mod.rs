@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use haul_testkit::{Facts, Outcome, Program, Run, Sandbox, Snapshot};
+use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun};
 
-/// What is compared after a sync.
+/// Facts compared after a sync.
 pub(crate) const FACTS: Facts = Facts::PRESERVED.difference(Facts::HOLES);
 
 /// A tree with something of every kind, and links.
@@ -23,20 +23,20 @@ pub(crate) fn scene(script: &str) -> Sandbox {
 }
 
 /// Runs `haul sync` with arguments that are separated by spaces.
-pub(crate) fn sync(program: &Program, folder: &Path, line: &str) -> Outcome {
-    let run = Run::new(program.path()).arg("sync").args(line.split(' '));
+pub(crate) fn sync(program: &CopyProgram, folder: &Path, line: &str) -> RunOutcome {
+    let run = TestRun::new(program.path()).arg("sync").args(line.split(' '));
     run.env("LC_ALL", "C").in_folder(folder).finish().unwrap()
 }
 
 /// Runs a command that must succeed without a message, and returns what it printed.
-pub(crate) fn succeed(program: &Program, folder: &Path, line: &str) -> String {
+pub(crate) fn succeed(program: &CopyProgram, folder: &Path, line: &str) -> String {
     let outcome = sync(program, folder, line);
     assert!(outcome.succeeded() && outcome.errors().is_empty(), "{line}: {}", outcome.errors());
     outcome.printed()
 }
 
 /// Runs a command that must fail, and returns its messages without the program's name.
-pub(crate) fn fail(program: &Program, folder: &Path, line: &str) -> String {
+pub(crate) fn fail(program: &CopyProgram, folder: &Path, line: &str) -> String {
     let outcome = sync(program, folder, line);
     assert_eq!(outcome.status(), Some(1), "{line}: {}", outcome.errors());
     let errors = outcome.errors();

@@ -152,7 +152,7 @@ fn lines_of_a_list_that_begin_with_a_hyphen_are_options() {
     let outcome = scene.shell("$HAUL tar -cf /dev/null -T list");
     assert_eq!(outcome.status(), Some(2));
     assert!(outcome.errors().contains("list:2: exclusions must precede all names"), "{}", outcome.errors());
-    // What is extracted is chosen once all lists are read.
+    // Members to extract are chosen once all lists are read.
     assert_eq!(scene.good("tar -cf a.tar 1; tar -tf a.tar -T list; $HAUL tar -tf a.tar -T list"), "");
     for tar in ["tar", "$HAUL tar"] {
         assert_eq!(scene.shell(&format!("{tar} -cf /dev/null 1 --no-recursion")).status(), Some(2));

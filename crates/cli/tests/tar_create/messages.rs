@@ -173,7 +173,7 @@ fn nothing_is_read_for_an_archive_that_cannot_be_written() {
 }
 
 #[test]
-fn a_file_that_changes_is_told_of() {
+fn a_file_that_changes_is_reported() {
     // The program blocks on the full pipe while the file is changed, with only part of it read.
     let scene = Scene::on_disk("mkdir d; head -c 20000000 /dev/zero >d/a; echo b >d/b");
     let outcome = scene.shell(

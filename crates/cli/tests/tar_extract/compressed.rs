@@ -111,7 +111,7 @@ fn what_precedes_the_end_of_a_truncated_archive_is_extracted() {
             let [their_bytes, our_bytes] = [bytes(&theirs.1), bytes(&ours.1)];
             let what = format!("{program}: {our_bytes} of {their_bytes} bytes: {}", ours.2);
             assert_eq!((ours.0, theirs.0), (Some(2), Some(2)), "{what}");
-            // What a decoder still holds back is less than a block of the archive.
+            // A decoder buffers less than a block of the archive.
             assert!(our_bytes + 512 > their_bytes, "{what}");
         }
     }

@@ -79,7 +79,7 @@ fn a_global_header_takes_the_place_of_the_last_one_and_empty_values_delete() {
 }
 
 #[test]
-fn malformed_records_are_told_as_by_gnu_tar() {
+fn malformed_records_are_reported_as_by_gnu_tar() {
     require!(needs::tool("tar"));
     let values = [
         ("size", &b"x"[..]),

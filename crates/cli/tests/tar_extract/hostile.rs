@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Facts, Run, Sandbox, Snapshot, compare, random};
+use haul_testkit::{Facts, Sandbox, Snapshot, TestRun, compare, random};
 
 use crate::archive::{Archive, BLOCK, Header, pax, summed};
 use crate::escapes::{absolute_and_odd_names, hard_links, links_there_already, symbolic_links, upward_names};
@@ -447,7 +447,7 @@ fn devices_are_an_error_for_ordinary_users_and_the_rest_is_extracted() {
     // cause ETXTBSY.
     assert!(std::process::Command::new("cp").arg(crate::built()).arg(&program).status().unwrap().success());
     let run =
-        Run::new(&program).args(["tar", "-x", "-f", "-", "-C"]).arg(&inside).input(&archive).umask(0o027);
+        TestRun::new(&program).args(["tar", "-x", "-f", "-", "-C"]).arg(&inside).input(&archive).umask(0o027);
     let run = if haul_testkit::needs::root().is_none() { run.as_nobody() } else { run };
     let outcome = run.finish().unwrap();
     assert_eq!(outcome.status(), Some(2), "{}", outcome.errors());

@@ -17,12 +17,12 @@ mod semantics;
 
 use std::path::PathBuf;
 
-use haul_testkit::Run;
+use haul_testkit::TestRun;
 
 fn built() -> PathBuf {
     std::env::var_os("HAUL_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_haul")), PathBuf::from)
 }
 
-fn haul() -> Run {
-    Run::new(&built())
+fn haul() -> TestRun {
+    TestRun::new(&built())
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use haul_testkit::{Facts, Outcome, Sandbox, compare::compare_paths, needs, require};
+use haul_testkit::{Facts, RunOutcome, Sandbox, compare::compare_paths, needs, require};
 
 use crate::archive::{Archive, Header};
 use crate::haul;
@@ -43,7 +43,7 @@ fn alike(archive: &[u8], options: &[&str], before: impl Fn(&Path)) {
     assert!(differences.is_empty(), "{differences}{said}");
 }
 
-fn extract(archive: &[u8], options: &[&str], inside: &Path) -> Outcome {
+fn extract(archive: &[u8], options: &[&str], inside: &Path) -> RunOutcome {
     haul().args(["tar", "-x", "-f", "-"]).args(options).arg("-C").arg(inside).input(archive).finish().unwrap()
 }
 
@@ -269,7 +269,7 @@ fn a_default_acl_takes_no_bits_from_what_the_archive_says() {
 }
 
 #[test]
-fn a_hard_link_to_a_name_that_is_stripped_to_nothing_is_told() {
+fn a_hard_link_to_a_name_that_is_stripped_to_nothing_is_reported() {
     require!(needs::tool("tar"));
     let archive =
         a().file("a/f", b"x").hard_link("a/b/g", "a/f").file("a/b/h", b"y").hard_link("a/b/i", "a/b/h").end();
@@ -289,7 +289,7 @@ fn a_hard_link_to_the_directory_itself_says_why_it_is_refused() {
 }
 
 #[test]
-fn users_that_cannot_exist_are_told_and_are_never_root() {
+fn users_that_cannot_exist_are_reported_and_are_never_root() {
     require!(needs::root());
     // In base 256: -1, and more than 32 bits.
     for (at, field) in [(108, "uid_t"), (116, "gid_t")] {
@@ -375,7 +375,7 @@ fn standard_input_is_read_from_where_it_is() {
         for n in f g; do echo $n >$n; tar -b 1 -cf $n.tar $n; done; cat f.tar g.tar >both
         (head -c 0; echo line; cat g.tar) >self";
     sandbox.script(script).unwrap();
-    let program = haul_testkit::Program::find(env!("CARGO_BIN_EXE_haul"));
+    let program = haul_testkit::CopyProgram::find(env!("CARGO_BIN_EXE_haul"));
     for (line, expected) in [
         ("(dd bs=$(stat -c %s f.tar) count=1 of=/dev/null status=none; \"$TAR\" tar -tf -) <both", "g\n"),
         ("(read -r line; \"$TAR\" tar -tf -) <self", "g\n"),

@@ -1,6 +1,6 @@
 //! Command lines of the sweep, and the tree they work on.
 
-use haul_testkit::spec::{Kind, Node, Piece, Spec};
+use haul_testkit::spec::{EntrySpec, PieceSpec, Spec, SpecKind};
 
 /// Result of a scene. It decides how the run is judged: see `verdict.rs`.
 #[derive(Clone, Copy, Debug)]
@@ -228,19 +228,23 @@ pub(crate) const SCENES: &[Scene] = &[
 /// Tree for all scenes: a few text files, one of several blocks, one with holes, and entries of
 /// other kinds.
 pub(crate) fn tree() -> Spec {
-    let data = |bytes| Piece::Data { seed: 3, bytes };
+    let data = |bytes| PieceSpec::Data { seed: 3, bytes };
     Spec {
         nodes: vec![
-            Node::new(0, "outer", Kind::Directory).mode(0o755),
-            Node::new(1, "inner", Kind::Directory).mode(0o700),
-            Node::file(2, "blocks", 4, 700_001),
-            Node::new(1, "sparse", Kind::File(vec![data(5000), Piece::Hole(1 << 20), data(70_000)])),
-            Node::file(0, "one", 5, 100),
-            Node::file(1, "two", 6, 4096).mode(0o640),
-            Node::file(0, "nothing", 7, 0),
-            Node::new(0, "link", Kind::Symlink(b"one".to_vec())),
-            Node::new(2, "twin", Kind::HardLink(3)),
-            Node::new(1, "pipe", Kind::Fifo),
+            EntrySpec::new(0, "outer", SpecKind::Directory).mode(0o755),
+            EntrySpec::new(1, "inner", SpecKind::Directory).mode(0o700),
+            EntrySpec::file(2, "blocks", 4, 700_001),
+            EntrySpec::new(
+                1,
+                "sparse",
+                SpecKind::File(vec![data(5000), PieceSpec::Hole(1 << 20), data(70_000)]),
+            ),
+            EntrySpec::file(0, "one", 5, 100),
+            EntrySpec::file(1, "two", 6, 4096).mode(0o640),
+            EntrySpec::file(0, "nothing", 7, 0),
+            EntrySpec::new(0, "link", SpecKind::Symlink(b"one".to_vec())),
+            EntrySpec::new(2, "twin", SpecKind::HardLink(3)),
+            EntrySpec::new(1, "pipe", SpecKind::Fifo),
         ],
     }
 }

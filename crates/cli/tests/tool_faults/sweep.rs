@@ -1,7 +1,7 @@
 //! Fault sweep of the applets other than `cp`: every operation fails once, and nothing goes
 //! wrong silently.
 //!
-//! As in the sweep of the copy, a run without a fault counts the operations. Then occurrences of
+//! Like the sweep of the copy: a run without a fault counts the operations. Then occurrences of
 //! each operation fail with each errno, and reads and writes are shortened. A case passes if the
 //! result is that of the run without a fault, or if the exit status reports a failure and messages
 //! name each entry with a wrong result (see `verdict.rs`). Nothing may hang, panic, die by a
@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use haul_testkit::random::{self, choose, seeded};
-use haul_testkit::run::{Ending, Run};
+use haul_testkit::run::{RunEnding, TestRun};
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Facts, Outcome, Sandbox, Snapshot, compare, needs, note, program, require, tests};
+use haul_testkit::{Facts, RunOutcome, Sandbox, Snapshot, compare, needs, note, program, require, tests};
 
 use crate::scenes::{Product, SCENES, Scene, tree};
 use crate::verdict::{self, Wrong, Wrongs, explains, wrong};
@@ -93,18 +93,18 @@ impl Sweep {
     }
 
     /// Runs the line in a working directory of its own; returns the outcome and the hook's log.
-    fn run(&self, fault: &str, worker: usize) -> (Outcome, String) {
+    fn run(&self, fault: &str, worker: usize) -> (RunOutcome, String) {
         let (folder, log) = (self.folder(worker), self.sandbox.join(format!("log-{worker}")));
         remove_tree(&folder);
         fs::write(&log, "").unwrap();
         shell(&format!("cp -a '{}' '{}'", self.source.display(), folder.display()), self.sandbox.path());
-        let run = Run::new(&self.haul).args(self.scene.words).within(HANG).in_folder(&folder);
+        let run = TestRun::new(&self.haul).args(self.scene.words).within(HANG).in_folder(&folder);
         let outcome = run.env("HAUL_FAULT", fault).env("HAUL_FAULT_LOG", &log).finish().unwrap();
         (outcome, fs::read_to_string(&log).unwrap())
     }
 
     /// Unpacks the archive that a run created, if any, as `unpacked` in its directory.
-    fn unpack(&self, outcome: &Outcome, worker: usize) -> Result<(), String> {
+    fn unpack(&self, outcome: &RunOutcome, worker: usize) -> Result<(), String> {
         let folder = self.folder(worker);
         match self.scene.product {
             Product::ArchiveStream => fs::write(folder.join("a.tar"), &outcome.stdout).unwrap(),
@@ -122,7 +122,7 @@ impl Sweep {
         if messages.lines().all(is_of_links) { Ok(()) } else { Err(messages) }
     }
 
-    fn wrongs(&self, outcome: &Outcome, worker: usize) -> Wrongs {
+    fn wrongs(&self, outcome: &RunOutcome, worker: usize) -> Wrongs {
         let (folder, got) = (self.folder(worker), &outcome.stdout);
         let both = |name: &str| (self.expected.join(name), folder.join(name));
         match self.scene.product {
@@ -203,8 +203,8 @@ impl Sweep {
         (fired, self.verdict(&outcome, worker))
     }
 
-    fn verdict(&self, outcome: &Outcome, worker: usize) -> Result<Verdict, String> {
-        if outcome.ending == Ending::Hung {
+    fn verdict(&self, outcome: &RunOutcome, worker: usize) -> Result<Verdict, String> {
+        if outcome.ending == RunEnding::Hung {
             return Err("hung".to_owned());
         }
         if outcome.crashed() {
@@ -310,7 +310,7 @@ tests! {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_or_heard_is_told_of() {
+fn a_command_that_cannot_be_started_or_heard_is_reported() {
     let program = program!();
     require!(program.needs_haul());
     let scenes = SCENES.iter().filter(|scene| scene.words[0] == "each");

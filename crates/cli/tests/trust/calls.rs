@@ -1,14 +1,14 @@
-//! What keeps flushing and verifying fast, by the calls that are made.
+//! Counts the system calls that make flushing and verifying fast.
 
 use std::fs::{self, File};
 
 use haul_testkit::mount::Mount;
 use haul_testkit::strace::record;
-use haul_testkit::{Program, needs, program, random, require};
+use haul_testkit::{CopyProgram, needs, program, random, require};
 
 /// Counts the calls of this name, with `flag` among their arguments, of a copy of `source` in the
 /// file system to `target` beside it.
-fn count(ours: &Program, disk: &Mount, options: &[&str], (call, flag): (&str, &str)) -> usize {
+fn count(ours: &CopyProgram, disk: &Mount, options: &[&str], (call, flag): (&str, &str)) -> usize {
     haul_testkit::sandbox::remove_tree(&disk.join("target"));
     let run = ours.run().args(["-rT", "-j1", "--engine=sync"]).args(options);
     let run = run.args([disk.join("source"), disk.join("target")]);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_testkit::program::each_engine;
-use haul_testkit::{Outcome, Program, Sandbox, note, program, require, wait};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, note, program, require, wait};
 
 const BYTES: usize = 64 << 20;
 
@@ -22,11 +22,11 @@ enum Writes {
 }
 
 /// Copies a file while somebody writes to it.
-fn copied_meanwhile(ours: &Program, options: &[&str], writes: Writes) -> (Outcome, bool) {
+fn copied_meanwhile(ours: &CopyProgram, options: &[&str], writes: Writes) -> (RunOutcome, bool) {
     copied_in(&Sandbox::in_memory().unwrap(), ours, options, writes)
 }
 
-fn copied_in(sandbox: &Sandbox, ours: &Program, options: &[&str], writes: Writes) -> (Outcome, bool) {
+fn copied_in(sandbox: &Sandbox, ours: &CopyProgram, options: &[&str], writes: Writes) -> (RunOutcome, bool) {
     let [source, target] = ["source", "target"].map(|name| sandbox.join(name));
     fs::write(&source, vec![0xff; BYTES]).unwrap();
     let is_over = AtomicBool::new(false);
@@ -69,7 +69,8 @@ fn a_source_that_changes_is_reported_or_copied_again() {
             assert!(outcome.succeeded(), "{engine:?} {options:?}: {}", outcome.errors());
             differed |= !is_same;
         }
-        let changed = |outcome: &Outcome| outcome.errors().ends_with("source' changed while it was copied\n");
+        let changed =
+            |outcome: &RunOutcome| outcome.errors().ends_with("source' changed while it was copied\n");
         let (outcome, _) = run(&["--if-changed=warn"], Writes::Once);
         assert!(outcome.status() == Some(1) && changed(&outcome), "{engine:?}: {}", outcome.errors());
         let (outcome, is_same) = run(&["--if-changed=retry", "--stats=json"], Writes::Once);
@@ -100,7 +101,7 @@ fn a_source_that_stands_still_is_copied_once() {
     }
 }
 
-/// What is hashed of a file that is copied again is what was read then.
+/// If a file is copied again, its hash is that of the data read the last time.
 #[test]
 fn the_hash_of_a_file_that_changed_is_of_its_last_copy() {
     let ours = program!();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_sys::{Advice, advise, cached_bytes, synchronize_file_system};
 use haul_testkit::mount::Mount;
-use haul_testkit::strace::{Call, record};
+use haul_testkit::strace::{TracedCall, record};
 use haul_testkit::{Sandbox, needs, program, random, require};
 
 const BYTES: u64 = (64 << 20) + 12_345;
@@ -44,7 +44,7 @@ fn an_idle_worker_fetches_a_large_file_from_btrfs() {
             let what = format!("{file_system}, {options:?}, cold: {is_cold}");
             assert!(outcome.succeeded(), "{what}: {}", outcome.errors());
             assert!(fs::read(sandbox.join("target")).unwrap() == content, "{what}: another content");
-            let is_ahead = |call: &&Call| {
+            let is_ahead = |call: &&TracedCall| {
                 call.argument(3) == "POSIX_FADV_WILLNEED" && call.argument(1).parse::<u64>().unwrap() > 0
             };
             let fetched = calls.iter().filter(is_ahead).count();

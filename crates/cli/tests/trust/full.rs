@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use haul_testkit::mount::Mount;
 use haul_testkit::program::{ENGINES, each_engine, matrix};
-use haul_testkit::run::{Ending, Run};
-use haul_testkit::{Outcome, Program, Sandbox, libc, needs, program, require, wait};
+use haul_testkit::run::{RunEnding, TestRun};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, libc, needs, program, require, wait};
 
 use super::{build, contents, temporary_names};
 
@@ -54,12 +54,12 @@ impl Scene {
     }
 
     /// Runs a copy and calls `make_room` once it waits.
-    fn run(&self, run: Run, make_room: impl FnOnce()) -> Outcome {
+    fn run(&self, run: TestRun, make_room: impl FnOnce()) -> RunOutcome {
         self.run_and(run, |said| said.contains(WAITS), make_room)
     }
 
     /// Runs a copy, and calls `then` once it has printed something.
-    fn run_and(&self, run: Run, has_said: impl Fn(&str) -> bool, then: impl FnOnce()) -> Outcome {
+    fn run_and(&self, run: TestRun, has_said: impl Fn(&str) -> bool, then: impl FnOnce()) -> RunOutcome {
         let errors = self.sandbox.join("errors");
         fs::write(&errors, "").unwrap();
         let said = || fs::read_to_string(&errors).unwrap();
@@ -70,18 +70,18 @@ impl Scene {
         assert!(is_said, "only this was printed: {}", said());
         then();
         let outcome = running.finish().unwrap();
-        Outcome { stderr: said().into_bytes(), ..outcome }
+        RunOutcome { stderr: said().into_bytes(), ..outcome }
     }
 
     /// Copies the tree, and removes the ballast once the copy waits.
-    fn copy(&self, ours: &Program, options: &[&str]) -> Outcome {
+    fn copy(&self, ours: &CopyProgram, options: &[&str]) -> RunOutcome {
         let (ballast, target) = (self.ballast(), self.target.join("copy"));
         let run = ours.run().args(["-rT", "--on-full=pause", "--stats=json"]).args(options);
         self.run(run.args([&self.source(), &target]), || fs::remove_file(ballast).unwrap())
     }
 
     /// Checks that a copy waited once and then completed the tree, and wrote each byte once.
-    fn check(&self, outcome: &Outcome, options: &[&str]) {
+    fn check(&self, outcome: &RunOutcome, options: &[&str]) {
         let errors = outcome.errors();
         assert!(outcome.succeeded(), "{options:?}: {:?} {errors}", outcome.ending);
         let count = |text: &str| errors.matches(text).count();
@@ -282,7 +282,7 @@ fn a_waiting_copy_shows_its_state_and_ends_by_a_signal() {
         assert!(wait::until(Duration::from_secs(30), shows), "{options:?}");
         running.signal(libc::SIGINT).unwrap();
         let outcome = running.finish().unwrap();
-        assert_eq!(outcome.ending, Ending::Signalled(libc::SIGINT), "{options:?}");
+        assert_eq!(outcome.ending, RunEnding::Signalled(libc::SIGINT), "{options:?}");
         assert!(outcome.took < Duration::from_secs(20), "{options:?}: {:?}", outcome.took);
         assert_eq!(temporary_names(&contents(&copy)), 0, "{options:?}");
     }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use haul_testkit::mount::{Mount, POWER_TOOL};
 use haul_testkit::program::ENGINES;
-use haul_testkit::run::Run;
-use haul_testkit::{Facts, Outcome, Program, Sandbox, compare, libc, needs, program, random, require, wait};
+use haul_testkit::run::TestRun;
+use haul_testkit::{
+    CopyProgram, Facts, RunOutcome, Sandbox, compare, libc, needs, program, random, require, wait,
+};
 
 /// Length of a segment of a large file, which is recorded as a whole.
 const SEGMENT: u64 = 128 << 20;
@@ -21,13 +23,13 @@ const SETTLED: Duration = Duration::from_millis(50);
 
 /// A tree with a large file, the directory it is copied to, and the options of the copy.
 struct Scene {
-    ours: Program,
+    ours: CopyProgram,
     sandbox: Sandbox,
     options: Vec<&'static str>,
 }
 
 impl Scene {
-    fn new(ours: Program, options: &[&'static str]) -> Self {
+    fn new(ours: CopyProgram, options: &[&'static str]) -> Self {
         let scene = Self { ours, sandbox: Sandbox::in_memory().unwrap(), options: options.to_vec() };
         fs::create_dir(scene.sandbox.join("source")).unwrap();
         fs::write(scene.sandbox.join("source/small"), "small").unwrap();
@@ -44,7 +46,7 @@ impl Scene {
         self.sandbox.join("target")
     }
 
-    fn run(&self) -> Run {
+    fn run(&self) -> TestRun {
         let run = self.ours.run().args(&self.options).args(["--resume", "--stats=json", "source", "target"]);
         run.in_folder(self.sandbox.path())
     }
@@ -70,7 +72,7 @@ impl Scene {
     }
 }
 
-fn bytes(outcome: &Outcome) -> u64 {
+fn bytes(outcome: &RunOutcome) -> u64 {
     let printed = outcome.printed();
     let (_, after) = printed.split_once("\"bytes\":").unwrap();
     after.split(',').next().unwrap().parse().unwrap()
@@ -112,8 +114,7 @@ fn a_large_file_goes_on_where_it_stopped() {
     }
 }
 
-/// What happens to the source or the incomplete target between two runs, and whether what was
-/// recorded still counts.
+/// A change of the source or the incomplete target between two runs.
 type Change = fn(&Path, &Path);
 
 const CHANGES: &[(&str, Change)] = &[
@@ -134,7 +135,7 @@ const CHANGES: &[(&str, Change)] = &[
 ];
 
 #[test]
-fn a_large_file_that_changed_meanwhile_begins_again() {
+fn a_large_file_that_changed_during_the_run_begins_again() {
     let ours = program!();
     require!(ours.needs_haul());
     for (what, change) in CHANGES {
@@ -198,7 +199,7 @@ impl Disk {
         Self { target, scene: Scene::new(program!(), &[]) }
     }
 
-    fn run(&self) -> Run {
+    fn run(&self) -> TestRun {
         let run = self.scene.ours.run().args(["-aT", "--resume", "--stats=json"]);
         run.args([&self.scene.sandbox.join("source"), &self.copy()])
     }
@@ -234,7 +235,7 @@ fn a_large_file_that_shares_blocks_stays_shared() {
     assert_eq!(bytes(&outcome), SEGMENT + 5);
 }
 
-/// What the journal has of a file is on storage.
+/// Ranges that the journal records are on storage.
 #[test]
 fn after_a_power_cut_a_large_file_goes_on() {
     let ours = program!();

@@ -1,6 +1,5 @@
-//! What a copy leaves behind when it is killed, when the disk is full, when the power is cut, and
-//! when its sources change meanwhile: `--atomic`, `--fsync`, `--on-full`, `--if-changed` and
-//! `--resume`.
+//! State after a kill, a full disk, a power cut, and changes of the sources during the copy:
+//! `--atomic`, `--fsync`, `--on-full`, `--if-changed` and `--resume`.
 //!
 //! Each test shows in the same run that a copy without the option does leave what must not be
 //! left; otherwise it has proved nothing.

@@ -8,12 +8,12 @@ use std::process::Command;
 
 use haul_testkit::mount::Mount;
 use haul_testkit::program::each_engine;
-use haul_testkit::{Program, Sandbox, needs, program, require};
+use haul_testkit::{CopyProgram, Sandbox, needs, program, require};
 
 use super::build;
 
 /// Runs haul in a directory. Returns the status and what it printed as an error.
-fn run(ours: &Program, sandbox: &Sandbox, words: &[&str]) -> (Option<i32>, String) {
+fn run(ours: &CopyProgram, sandbox: &Sandbox, words: &[&str]) -> (Option<i32>, String) {
     let outcome = ours.run().args(words).in_folder(sandbox.path()).finish().unwrap();
     (outcome.status(), outcome.errors())
 }

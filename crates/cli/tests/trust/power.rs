@@ -8,7 +8,7 @@ use std::time::Duration;
 use haul_testkit::mount::{Mount, POWER_TOOL};
 use haul_testkit::random::Rng;
 use haul_testkit::random::{seed, seeded};
-use haul_testkit::{Facts, Program, Sandbox, compare, libc, needs, note, program, require, strace};
+use haul_testkit::{CopyProgram, Facts, Sandbox, compare, libc, needs, note, program, require, strace};
 
 use super::{Contents, build, contents, parts};
 
@@ -20,7 +20,12 @@ fn sizes() -> Vec<u64> {
 
 /// Copies to a new file system, cuts the power at once, and returns the differences from the
 /// source.
-fn lost(ours: &Program, file_system: (&str, u64), options: &[&str], source: &Path) -> compare::Differences {
+fn lost(
+    ours: &CopyProgram,
+    file_system: (&str, u64),
+    options: &[&str],
+    source: &Path,
+) -> compare::Differences {
     let mount = Mount::image(file_system.0, file_system.1).unwrap();
     let target = mount.join("target");
     ours.run().args(options).args([source, &target]).succeed().unwrap();

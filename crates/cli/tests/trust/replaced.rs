@@ -7,7 +7,7 @@ use std::path::Path;
 use haul_testkit::rustix::fs::{XattrFlags, setxattr};
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::snapshot::read_attributes;
-use haul_testkit::{Facts, Program, Sandbox, compare, needs, program, require};
+use haul_testkit::{CopyProgram, Facts, Sandbox, compare, needs, program, require};
 
 /// Options of a copy, and what is prepared in the target.
 const LINES: [&[&str]; 7] = [
@@ -38,7 +38,7 @@ fn build(root: &Path) {
     symlink("old target", root.join("target/source/link")).unwrap();
 }
 
-fn copy(program: &Program, root: &Path, options: &[&str]) -> (Option<i32>, String) {
+fn copy(program: &CopyProgram, root: &Path, options: &[&str]) -> (Option<i32>, String) {
     let source = if options.contains(&"-p") { "source/0" } else { "source" };
     let target = if options.contains(&"-p") { "target/source" } else { "target" };
     let outcome = program.run().args(options).args([source, target]).in_folder(root).finish().unwrap();

@@ -12,8 +12,8 @@ use haul_testkit::mount::{Mount, POWER_TOOL};
 use haul_testkit::program::ENGINES;
 use haul_testkit::random::{IndexedRandom, Rng, seed, seeded};
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::spec::{Kind, Node, Spec};
-use haul_testkit::{Facts, Outcome, Program, Sandbox, compare, libc, needs, note, program, require};
+use haul_testkit::spec::{EntrySpec, Spec, SpecKind};
+use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, compare, libc, needs, note, program, require};
 
 use super::build;
 
@@ -23,13 +23,13 @@ const SETTLED: Duration = Duration::from_millis(50);
 
 /// A source and a target in one directory, and the command that copies one to the other.
 struct Scene {
-    ours: Program,
+    ours: CopyProgram,
     sandbox: Sandbox,
     options: Vec<&'static str>,
 }
 
 impl Scene {
-    fn new(ours: Program, options: &[&'static str]) -> Self {
+    fn new(ours: CopyProgram, options: &[&'static str]) -> Self {
         Self { ours, sandbox: Sandbox::in_memory().unwrap(), options: options.to_vec() }
     }
 
@@ -41,11 +41,11 @@ impl Scene {
         self.sandbox.join("target")
     }
 
-    fn run(&self) -> Outcome {
+    fn run(&self) -> RunOutcome {
         self.run_with(&[])
     }
 
-    fn run_with(&self, more: &[&str]) -> Outcome {
+    fn run_with(&self, more: &[&str]) -> RunOutcome {
         std::thread::sleep(SETTLED);
         let run = self.ours.run().args(&self.options).arg("--stats=json").args(more);
         run.args(["source", "target"]).in_folder(self.sandbox.path()).finish().unwrap()
@@ -64,7 +64,7 @@ impl Scene {
 }
 
 /// Returns how many entries were copied, unchanged, and changed.
-fn counts(outcome: &Outcome) -> [u64; 3] {
+fn counts(outcome: &RunOutcome) -> [u64; 3] {
     let printed = outcome.printed();
     let count = |name: &str| {
         let (_, after) = printed.split_once(&format!("\"{name}\":")).unwrap();
@@ -78,11 +78,11 @@ fn counts(outcome: &Outcome) -> [u64; 3] {
 fn build_all_kinds(root: &Path) -> u64 {
     build(root, &[[0, 100, 4096, 20_000, 300_000].as_slice(); 40].concat(), 1);
     fs::write(root.join("large"), vec![7; 5 << 20]).unwrap();
-    let node = |name: &str, kind| Node::new(0, name, kind);
+    let node = |name: &str, kind| EntrySpec::new(0, name, kind);
     let nodes = vec![
-        node("link", Kind::Symlink(b"large".to_vec())),
-        node("fifo", Kind::Fifo),
-        node("socket", Kind::Socket),
+        node("link", SpecKind::Symlink(b"large".to_vec())),
+        node("fifo", SpecKind::Fifo),
+        node("socket", SpecKind::Socket),
     ];
     Spec { nodes }.build(&root.join("special")).unwrap();
     for (number, first) in ["folder-0/file-4", "folder-1/file-1", "large"].iter().enumerate() {
@@ -324,8 +324,7 @@ fn after_a_power_cut_the_same_command_completes_the_copy() {
             let copy = || ours.run().args(["-a", "-j1", "--resume", "--stats=json"]).args([&source, &target]);
             let running = copy().start().unwrap();
             if cut > 0 {
-                // What is complete is recorded once a second, and the journal is flushed once a
-                // second.
+                // Complete entries are recorded, and the journal is flushed, once a second.
                 for _ in 0..2 {
                     std::thread::sleep(usual.mul_f64(random.random_range(0.0..0.3)));
                     running.signal(libc::SIGSTOP).unwrap_or_default();

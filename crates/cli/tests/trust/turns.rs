@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_testkit::mount::Mount;
-use haul_testkit::run::{Ending, Run};
+use haul_testkit::run::{RunEnding, TestRun};
 use haul_testkit::strace::record;
-use haul_testkit::{Program, Sandbox, libc, needs, program, random, require, wait};
+use haul_testkit::{CopyProgram, Sandbox, libc, needs, program, random, require, wait};
 
 const BYTES: u64 = (64 << 20) + 12_345;
 
-/// How much of the file must have been copied when a test interferes.
+/// Minimum bytes copied before a test interferes.
 const SOME: u64 = 2 << 20;
 
 /// A large file in memory, and a place for it on a disk.
@@ -55,7 +55,7 @@ impl Scene {
         self.disk.join("target")
     }
 
-    fn run(&self, ours: &Program, options: &[&str]) -> Run {
+    fn run(&self, ours: &CopyProgram, options: &[&str]) -> TestRun {
         let run = ours.run().args(options).arg("--no-atomic").args([self.source(), self.target()]);
         run.within(Duration::from_secs(60))
     }
@@ -113,7 +113,7 @@ fn two_workers_write_a_large_file_in_turn() {
         assert_eq!(scene.beginning(&format!("{options:?}")), BYTES, "{options:?}");
         let threads = calls.iter().map(|call| call.thread).collect::<BTreeSet<_>>().len();
         assert_eq!(threads, workers, "{options:?}: another number of threads wrote it");
-        let offset = |call: &haul_testkit::strace::Call| call.argument(3).parse::<u64>().unwrap();
+        let offset = |call: &haul_testkit::strace::TracedCall| call.argument(3).parse::<u64>().unwrap();
         let writes = calls.iter().filter(|call| call.name == "pwrite64");
         assert!(writes.map(offset).is_sorted(), "{options:?}: not in order");
         remove(&scene.target());
@@ -165,7 +165,7 @@ fn a_killed_copy_has_written_the_beginning_of_a_large_file() {
         let outcome = running.finish().unwrap();
         let is_complete = scene.beginning("a signal") == BYTES;
         assert!(
-            outcome.ending == Ending::Signalled(signal) || is_complete,
+            outcome.ending == RunEnding::Signalled(signal) || is_complete,
             "{:?}: {}",
             outcome.ending,
             outcome.errors()
@@ -174,7 +174,7 @@ fn a_killed_copy_has_written_the_beginning_of_a_large_file() {
 }
 
 #[test]
-fn a_large_file_that_shrinks_meanwhile_is_copied_to_its_end() {
+fn a_large_file_that_shrinks_during_the_run_is_copied_to_its_end() {
     let ours = program!();
     require!(ours.needs_haul(), needs::loop_mount("ext4"));
     let scene = Scene::new();
@@ -185,7 +185,7 @@ fn a_large_file_that_shrinks_meanwhile_is_copied_to_its_end() {
         let length = SOME * round + 777;
         File::options().write(true).open(scene.source()).unwrap().set_len(length).unwrap();
         let outcome = running.finish().unwrap();
-        assert!(matches!(outcome.ending, Ending::Exited(0 | 1)), "{:?}", outcome.ending);
+        assert!(matches!(outcome.ending, RunEnding::Exited(0 | 1)), "{:?}", outcome.ending);
         assert!(scene.beginning("a source that shrinks") >= length.min(SOME));
     }
 }

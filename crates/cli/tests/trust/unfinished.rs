@@ -1,11 +1,11 @@
-//! What a killed copy leaves unfinished, and the next run finishes: the attributes of directories
+//! Leftovers of a killed copy that the next run completes or removes: attributes of directories
 //! that it made, and its temporary files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use haul_testkit::{Facts, Program, Run, Sandbox, compare, libc, needs, program, require, wait};
+use haul_testkit::{CopyProgram, Facts, Sandbox, TestRun, compare, libc, needs, program, require, wait};
 
 use super::TEMPORARY;
 
@@ -19,7 +19,7 @@ const SOURCE: &str = "
     chmod 755 s s/a s/a/b; chmod 775 s/c; chmod 700 s/private; chmod 555 s/closed
     touch -d 2001-01-01 s/a/b s/a s/c s/private s/closed s; sleep 0.1";
 
-/// How the copies of a test are made, from `s` to the directory whose name is added.
+/// Command line of a test's copies, from `s` to the directory whose name is added.
 struct Case {
     options: &'static [&'static str],
     operands: &'static [&'static str],
@@ -50,7 +50,7 @@ fn needs_birth_times() -> Option<String> {
 }
 
 /// Starts a run that takes some seconds, and kills it when all `made` are there.
-fn kill_when_made(run: Run, made: &[PathBuf]) {
+fn kill_when_made(run: TestRun, made: &[PathBuf]) {
     let running = run.arg("--bwlimit=2M").start().unwrap();
     let are_made = wait::until(wait::AFTERMATH_MAX, || made.iter().all(|path| path.exists()));
     running.signal(libc::SIGKILL).unwrap();
@@ -62,7 +62,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// What an uninterrupted copy to another directory has.
+/// Compares the tree with an uninterrupted copy to another directory.
 fn assert_as_uninterrupted(sandbox: &Sandbox, has_times: bool, what: &str) {
     let times = Facts::MODIFIED | Facts::DIRECTORY_MODIFIED;
     let facts = Facts::CONTENT | Facts::MODE | if has_times { times } else { Facts::empty() };
@@ -100,7 +100,6 @@ fn the_directories_of_a_killed_copy_get_their_attributes() {
     }
 }
 
-/// What was there before stays as strict, or unpreserved, attributes require.
 #[test]
 fn a_directory_that_was_there_first_keeps_its_mode() {
     let ours = program!();
@@ -148,7 +147,7 @@ fn has_temporary(folder: &Path) -> bool {
 }
 
 /// Kills a copy that has a file under a temporary name.
-fn kill_with_temporary(ours: &Program, sandbox: &Sandbox) {
+fn kill_with_temporary(ours: &CopyProgram, sandbox: &Sandbox) {
     let copy = ours.run().args(["-a", "-u", "--resume", "--bwlimit=2M", "-T", "s", "t"]);
     let running = copy.in_folder(sandbox.path()).start().unwrap();
     let has_begun = wait::until(wait::AFTERMATH_MAX, || has_temporary(&sandbox.join("t")));
@@ -166,7 +165,7 @@ fn a_resumed_copy_removes_the_temporary_files_of_another_host() {
     sandbox.script(SOURCE).unwrap();
     kill_with_temporary(&ours, &sandbox);
     let script = "echo elsewhere >/proc/sys/kernel/hostname && exec \"$HAUL\" cp -a -u --resume -T s t";
-    let run = Run::new(Path::new("unshare")).args(["--uts", "sh", "-c", script]);
+    let run = TestRun::new(Path::new("unshare")).args(["--uts", "sh", "-c", script]);
     run.env("HAUL", ours.path()).in_folder(sandbox.path()).succeed().unwrap();
     let differences =
         compare::compare_paths(&sandbox.join("s"), &sandbox.join("t"), Facts::PRESERVED).unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use haul_testkit::mount::Mount;
 use haul_testkit::program::each_engine;
 use haul_testkit::run::Running;
-use haul_testkit::{Outcome, Program, Sandbox, needs, program, random, require, wait};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, needs, program, random, require, wait};
 
 use super::{build, contents};
 
@@ -47,7 +47,7 @@ impl Scene {
     }
 
     /// Copies the file, and does `meanwhile` between its copy and its verification.
-    fn copy_and(&self, ours: &Program, options: &[&str], meanwhile: impl FnOnce()) -> Outcome {
+    fn copy_and(&self, ours: &CopyProgram, options: &[&str], meanwhile: impl FnOnce()) -> RunOutcome {
         let copy = self.target.join("file");
         fs::remove_file(&copy).unwrap_or_default();
         // Every worker, also the one that has copied the file, waits for a FIFO then, with the
@@ -77,7 +77,7 @@ impl Scene {
     }
 
     /// Copies the file, while a byte changes between its copy and its verification.
-    fn copy(&self, ours: &Program, options: &[&str], changes: Changes) -> Outcome {
+    fn copy(&self, ours: &CopyProgram, options: &[&str], changes: Changes) -> RunOutcome {
         self.copy_and(ours, options, || match changes {
             Changes::Nothing => {}
             Changes::Source => flip(&self.source, &self.content),
@@ -161,7 +161,7 @@ fn a_byte_that_changes_on_the_target_is_found_and_repaired() {
                     .map(|mount| fs::metadata(mount.join("file")).unwrap().modified().unwrap());
                 assert_eq!(source, target, "{what}: the repair changed the times");
             }
-            // What is in memory is right all the time, so this is the control.
+            // The data in memory is always correct, so this is the control.
             for option in ["--verify=stream", "--stats=json"] {
                 let outcome = run(&[option], Changes::Target);
                 assert!(

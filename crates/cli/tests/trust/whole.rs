@@ -9,7 +9,7 @@ use haul_testkit::program::ENGINES;
 use haul_testkit::random::Rng;
 use haul_testkit::random::{seed, seeded};
 use haul_testkit::sandbox::remove_tree;
-use haul_testkit::{Program, Sandbox, libc, needs, note, program, require, strace, wait};
+use haul_testkit::{CopyProgram, Sandbox, libc, needs, note, program, require, strace, wait};
 
 use super::{Contents, build, contents, parts, temporary_names};
 
@@ -22,7 +22,7 @@ fn sizes() -> Vec<u64> {
 /// Starts a copy and kills it after a random part of the time it usually takes. Returns what is
 /// then in the target.
 fn killed(
-    program: &Program,
+    program: &CopyProgram,
     options: &[&str],
     (source, target): (&Path, &Path),
     after: Duration,
@@ -38,7 +38,7 @@ fn killed(
 /// Kills a copy at random moments. Returns in how many runs a part of a file had the file's name,
 /// and in how many a temporary name was left.
 fn runs_with_parts(
-    program: &Program,
+    program: &CopyProgram,
     options: &[&str],
     runs: usize,
     is_judged: impl Fn(&str, u64) -> bool,
@@ -109,8 +109,7 @@ fn a_killed_copy_of_a_tree_leaves_no_part_of_a_large_file() {
     assert!(with_parts > 0, "no copy was killed at the right moment");
 }
 
-/// What a killed copy leaves under temporary names, the next one removes; it leaves those of
-/// others.
+/// A copy removes the temporary files that a killed run of it left, but not those of others.
 #[test]
 fn leftovers_of_killed_copies_are_removed_by_the_next_one() {
     let ours = program!();

@@ -1,12 +1,12 @@
 //! Follows a job to its end.
 //!
-//! The spool is polled more often than the batch system, which serves many users; failed queries
-//! are repeated at growing intervals. The job ends with the status file in the spool. It is lost
-//! only if the batch system says that it has ended and no status appears.
+//! The job directory is polled more often than the batch system, which serves many users; failed
+//! queries are repeated at growing intervals. The job ends with the status file in the job
+//! directory. It is lost only if the batch system says that it has ended and no status appears.
 //!
 //! A command killed by a signal has not reached its end yet: the processes of a job that is
-//! cancelled, exceeds its time limit or loses a host are killed like that, and a job that lost
-//! a host starts again. Both sides may see the spool through caches, so the status gets time
+//! cancelled, exceeds its time limit or loses a host are killed like that, and a job that lost a
+//! host starts again. Both sides may see the job directory through caches, so the status gets time
 //! to appear.
 
 use std::fs::{self, File};
@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::spool::Spool;
-use super::{BatchError, Event, Listener, Order, Outcome, Over, State};
+use super::job_directory::JobDirectory;
+use super::{BatchError, BatchEvent, BatchListener, BatchOrder, BatchOutcome, BatchState, Over};
 
-/// Interval between polls of the spool.
+/// Interval between polls of the job directory.
 const LOOK: Duration = Duration::from_millis(200);
 /// Interval between queries to the batch system.
 const ASK: Duration = Duration::from_secs(1);
 /// Maximum interval when it doesn't answer.
 const ASK_MAX: Duration = Duration::from_secs(30);
-/// Maximum delay of the status after the job has ended: the spool may be cached, on NFS
+/// Maximum delay of the status after the job has ended: the job directory may be cached, on NFS
 /// for instance.
 const LAG: Duration = Duration::from_secs(5);
 /// Maximum time for a cancelled job to be gone.
@@ -96,16 +96,16 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// A growing file of the spool, and the offset up to which it was passed on.
+/// A growing file of the job directory, and the offset up to which it was passed on.
 struct Tail {
     name: &'static str,
     passed: u64,
 }
 
 impl Tail {
-    /// Passes on what was appended. Data that can't be read now is read next time.
-    fn pass(&mut self, spool: &Spool, mut take: impl FnMut(&[u8])) {
-        let Ok(mut file) = File::open(spool.file(self.name)) else { return };
+    /// Passes on the appended data. Data that can't be read now is read next time.
+    fn pass(&mut self, job_directory: &JobDirectory, mut take: impl FnMut(&[u8])) {
+        let Ok(mut file) = File::open(job_directory.file(self.name)) else { return };
         if file.seek(SeekFrom::Start(self.passed)).is_err() {
             return;
         }
@@ -120,20 +120,20 @@ impl Tail {
 
 /// State of following a job.
 struct Following<'a> {
-    spool: &'a Spool,
+    directory: &'a JobDirectory,
     out: Tail,
     err: Tail,
     progress: Vec<u8>,
     /// The job's last state, and whether the job had begun before.
-    known: Option<(State, bool)>,
+    known: Option<(BatchState, bool)>,
 }
 
 impl Following<'_> {
-    /// Passes on new content of the spool.
-    fn look(&mut self, listener: &mut dyn Listener) {
-        self.out.pass(self.spool, |bytes| listener.output(bytes));
-        self.err.pass(self.spool, |bytes| listener.error(bytes));
-        let progress = fs::read(self.spool.file("progress")).unwrap_or_default();
+    /// Passes on new content of the job directory.
+    fn look(&mut self, listener: &mut dyn BatchListener) {
+        self.out.pass(self.directory, |bytes| listener.output(bytes));
+        self.err.pass(self.directory, |bytes| listener.error(bytes));
+        let progress = fs::read(self.directory.file("progress")).unwrap_or_default();
         if !progress.is_empty() && progress != self.progress {
             listener.progress(&progress);
             self.progress = progress;
@@ -141,13 +141,13 @@ impl Following<'_> {
     }
 
     /// Reports the job's state if it has changed.
-    fn tell(&mut self, state: State, listener: &mut dyn Listener) {
-        let has_begun = matches!(state, State::Waiting(_)) && self.spool.file("begun").exists();
+    fn report_state(&mut self, state: BatchState, listener: &mut dyn BatchListener) {
+        let has_begun = matches!(state, BatchState::Waiting(_)) && self.directory.file("begun").exists();
         let event = match &state {
-            State::Waiting(reason) if has_begun => Event::Requeued(reason.clone()),
-            State::Waiting(reason) => Event::Waiting(reason.clone()),
-            State::Running => Event::Running,
-            State::Over(_) | State::Unknown => return,
+            BatchState::Waiting(reason) if has_begun => BatchEvent::Requeued(reason.clone()),
+            BatchState::Waiting(reason) => BatchEvent::Waiting(reason.clone()),
+            BatchState::Running => BatchEvent::Running,
+            BatchState::Over(_) | BatchState::Unknown => return,
         };
         let known = Some((state, has_begun));
         if known != self.known {
@@ -159,52 +159,61 @@ impl Following<'_> {
 
 /// Follows a job to its end.
 pub(super) fn follow(
-    order: &Order,
+    order: &BatchOrder,
     job: &str,
-    spool: &Spool,
+    job_directory: &JobDirectory,
     signals: &Signals,
-    listener: &mut dyn Listener,
-) -> Result<Outcome, BatchError> {
+    listener: &mut dyn BatchListener,
+) -> Result<BatchOutcome, BatchError> {
     let tail = |name| Tail { name, passed: 0 };
-    let mut following =
-        Following { spool, out: tail("out"), err: tail("err"), progress: Vec::new(), known: None };
+    let mut following = Following {
+        directory: job_directory,
+        out: tail("out"),
+        err: tail("err"),
+        progress: Vec::new(),
+        known: None,
+    };
     let (mut asked, mut pause) = (Instant::now(), Duration::ZERO);
     let mut over: Option<(Over, Instant)> = None;
     loop {
         if let Some(signal) = signals.take() {
             let gone = cancel(order, job, signals, listener);
             following.look(listener);
-            return Ok(Outcome::Interrupted { job: job.to_owned(), signal, gone });
+            return Ok(BatchOutcome::Interrupted { job: job.to_owned(), signal, gone });
         }
         // Read the status first: everything written before it is visible by then.
-        let status = spool.status()?;
+        let status = job_directory.status()?;
         following.look(listener);
         if let Some(status) = status.filter(|status| *status <= SIGNALLED) {
-            return Ok(Outcome::Finished(status));
+            return Ok(BatchOutcome::Finished(status));
         }
         // A command ended by a signal is only done when its job is: the batch system knows who
         // killed it, or starts the job again.
         match (&over, status) {
-            (Some((Over::Well | Over::Failed(_), _)), Some(status)) => return Ok(Outcome::Finished(status)),
-            (Some((over, since)), _) if since.elapsed() >= LAG => return Ok(lost(job, spool, over.clone())),
+            (Some((Over::Well | Over::Failed(_), _)), Some(status)) => {
+                return Ok(BatchOutcome::Finished(status));
+            }
+            (Some((over, since)), _) if since.elapsed() >= LAG => {
+                return Ok(lost(job, job_directory, over.clone()));
+            }
             _ => {}
         }
         if asked.elapsed() >= pause {
             asked = Instant::now();
             match order.queue().state(order, job) {
                 // The first answer counts: the status has had time to appear since then.
-                Ok(State::Over(how)) => over = over.or_else(|| Some((how, Instant::now()))),
-                Ok(State::Unknown) => {
+                Ok(BatchState::Over(how)) => over = over.or_else(|| Some((how, Instant::now()))),
+                Ok(BatchState::Unknown) => {
                     let how = Over::Failed("the batch system does not know it any more".to_owned());
                     over = over.or_else(|| Some((how, Instant::now())));
                 }
                 Ok(state) => {
-                    following.tell(state, listener);
+                    following.report_state(state, listener);
                     // It was requeued after all.
                     over = None;
                 }
                 Err(error) => {
-                    listener.event(Event::Unanswered(error));
+                    listener.event(BatchEvent::Unanswered(error));
                     pause = (pause * 2).clamp(ASK, ASK_MAX);
                     continue;
                 }
@@ -215,25 +224,25 @@ pub(super) fn follow(
     }
 }
 
-fn lost(job: &str, spool: &Spool, over: Over) -> Outcome {
-    Outcome::Lost { job: job.to_owned(), over, spool: spool.folder().to_owned() }
+fn lost(job: &str, job_directory: &JobDirectory, over: Over) -> BatchOutcome {
+    BatchOutcome::Lost { job: job.to_owned(), over, job_directory: job_directory.folder().to_owned() }
 }
 
 /// Cancels a job and waits until it is gone, or until another signal arrives. Returns true if it
 /// is gone.
-fn cancel(order: &Order, job: &str, signals: &Signals, listener: &mut dyn Listener) -> bool {
-    listener.event(Event::Cancelling);
+fn cancel(order: &BatchOrder, job: &str, signals: &Signals, listener: &mut dyn BatchListener) -> bool {
+    listener.event(BatchEvent::Cancelling);
     let deadline = Instant::now() + CANCEL_PATIENCE;
     let mut cancelled = false;
     while Instant::now() < deadline {
         if !cancelled {
             match order.queue().cancel(order, job) {
                 Ok(()) => cancelled = true,
-                Err(error) => listener.event(Event::NotCancelled(error)),
+                Err(error) => listener.event(BatchEvent::NotCancelled(error)),
             }
         }
         // Asked even if cancelling failed: the job may have ended by itself.
-        if matches!(order.queue().state(order, job), Ok(State::Over(_) | State::Unknown)) {
+        if matches!(order.queue().state(order, job), Ok(BatchState::Over(_) | BatchState::Unknown)) {
             return true;
         }
         if signals.take().is_some() {

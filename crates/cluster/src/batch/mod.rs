@@ -1,29 +1,29 @@
 //! Batch jobs: runs a command line in a job of a batch system, and follows it as if it ran here.
 //!
 //! ```text
-//!  here                                  spool (beside the target)     the job's first host
-//!  submit ── script ───────────────────► script ─────────────────────► command, HAUL_SPOOL set
-//!  follow ◄─ tail ────────────────────── out, err ◄─────────────────── its output
-//!         ◄─ when it changes ─────────── progress ◄──── renamed ────── its progress
-//!         ◄─ the last to come ────────── status ◄────── renamed ────── its exit status
+//!  here               job directory, next to the target      the job's first host
+//!  submit ── script ──► script ─────────────────────────────► command, HAUL_SPOOL set
+//!  follow ◄─ tail ───── out, err ◄─────────────────────────── its output
+//!         ◄─ changes ── progress ◄──────────── renamed ────── its progress
+//!         ◄─ last ───── status ◄────────────── renamed ────── its exit status
 //!         ◄─ squeue, qstat: waits, runs, was cancelled, ...
 //! ```
 //!
-//! - [`spool`]: the directory that both sides see.
+//! - [`job_directory`]: the directory that both sides see.
 //! - [`slurm`], [`pbs`]: submit, query, cancel.
 //! - [`follow`]: the loop.
 //!
 //! Guarantees: the command's output is passed on once and whole. A job that ends without a status
 //! is reported with the batch system's reason. A signal here cancels the job, and this process
 //! stays until the job is gone. A job requeued after a host failure is still followed: its script
-//! finds the spool, with the journal in it. This module doesn't know what is run.
+//! finds the job directory, with the journal in it. This module doesn't interpret the command line.
 //!
 //! Slurm was tested for real, PBS only by its script and stand-in programs.
 
 pub mod follow;
+pub mod job_directory;
 pub mod pbs;
 pub mod slurm;
-pub mod spool;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -40,14 +40,15 @@ use crate::launch::command::{Surroundings, System};
 
 /// A command line, and how to run it as a batch job.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct BatchOrder {
     /// Batch system to submit to.
     pub system: System,
     /// The command line.
     pub words: Vec<OsString>,
     /// Working directory of the command.
     pub directory: PathBuf,
-    /// Directories that the job's hosts see too; the spool goes into the first that accepts one.
+    /// Directories that the job's hosts see too; the job directory goes into the first that accepts
+    /// one.
     pub shared: Vec<PathBuf>,
     /// Number of ranks to allocate.
     pub clients: u32,
@@ -65,28 +66,30 @@ pub struct Order {
     pub exports: Vec<(OsString, OsString)>,
 }
 
-impl Order {
+impl BatchOrder {
     /// Creates the order for a command line that copies to `target` and runs in the
     /// current directory.
     ///
-    /// The spool goes beside the user's journal if there is one, else beside the target, else into
-    /// the target: directories that the job's hosts must see anyway. They needn't see the directory
-    /// that a target's file system is mounted in, so then the spool goes into the target at once.
+    /// The job directory goes next to the user's journal if one is given, else next to the target,
+    /// else into the target: directories that the job's hosts must see anyway. They needn't see the
+    /// directory that a target's file system is mounted in, so then the job directory goes into the
+    /// target at once.
     ///
     /// # Errors
     /// If this process has no current directory.
     pub fn new(system: System, options: &Options, words: Vec<OsString>, target: &Path) -> io::Result<Self> {
-        let beside = |path: &Path| {
+        let parent_of = |path: &Path| {
             let path = std::path::absolute(path).ok()?;
             path.parent().map(Path::to_owned)
         };
-        // Not inside the spool of an earlier job: then that one could not be removed at the end,
-        // but it is needed until then.
-        let beside_spool =
-            |folder: PathBuf| if spool::has_spool_name(&folder) { beside(&folder) } else { Some(folder) };
-        let journal = options.journal.as_deref().and_then(beside).and_then(beside_spool);
-        let beside_target = beside(target).filter(|parent| !lies_apart(target, parent));
-        let shared = journal.into_iter().chain(beside_target).chain([target.to_owned()]).collect();
+        // Not inside the job directory of an earlier job: then that one could not be removed at the
+        // end, but it is needed until then.
+        let outside_job_directory = |folder: PathBuf| {
+            if job_directory::has_job_directory_name(&folder) { parent_of(&folder) } else { Some(folder) }
+        };
+        let journal = options.journal.as_deref().and_then(parent_of).and_then(outside_job_directory);
+        let parent_of_target = parent_of(target).filter(|parent| !lies_apart(target, parent));
+        let shared = journal.into_iter().chain(parent_of_target).chain([target.to_owned()]).collect();
         Ok(Self {
             system,
             words,
@@ -112,7 +115,7 @@ impl Order {
         command
     }
 
-    fn queue(&self) -> &'static dyn Queue {
+    fn queue(&self) -> &'static dyn BatchQueue {
         match self.system {
             System::Slurm => &slurm::Slurm,
             System::Pbs => &pbs::Pbs,
@@ -130,7 +133,7 @@ fn lies_apart(target: &Path, parent: &Path) -> bool {
 /// has hosts or the user gave a launcher.
 #[must_use]
 pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> {
-    let has_hosts = surroundings.ranks.is_some() || spool::Spool::of_process().is_some();
+    let has_hosts = surroundings.ranks.is_some() || job_directory::JobDirectory::of_process().is_some();
     if options.clients.is_none() || options.launcher.is_some() || has_hosts {
         return None;
     }
@@ -140,7 +143,7 @@ pub fn system(options: &Options, surroundings: &Surroundings) -> Option<System> 
 
 /// State of a job, according to the batch system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BatchState {
     /// Waiting, for this reason.
     Waiting(String),
     /// Running, or about to start or end.
@@ -151,7 +154,7 @@ pub enum State {
     Unknown,
 }
 
-/// How a job ended, according to the batch system.
+/// End of a job, as the batch system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Its script exited with status 0.
@@ -168,27 +171,27 @@ pub enum Over {
 
 /// Outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BatchOutcome {
     /// The command ended with this exit status.
     Finished(i32),
     /// The command ended, and its unfinished work can be resumed from its
-    /// journal ([`spool::Spool::keep`]).
+    /// journal ([`job_directory::JobDirectory::keep`]).
     GivenUp {
         /// The job's id.
         job: String,
         /// The exit status.
         status: i32,
-        /// The spool with the journal: nothing is removed.
-        spool: PathBuf,
+        /// The job directory with the journal: nothing is removed.
+        job_directory: PathBuf,
     },
     /// The job ended before the command did.
     Lost {
         /// The job's id.
         job: String,
-        /// How it ended.
+        /// Its end.
         over: Over,
-        /// The spool, with the batch system's log and all that is left: nothing is removed.
-        spool: PathBuf,
+        /// The job directory, with the batch system's log and all that is left: nothing is removed.
+        job_directory: PathBuf,
     },
     /// A signal arrived, and the job was cancelled.
     Interrupted {
@@ -202,7 +205,7 @@ pub enum Outcome {
 }
 
 /// Receives the output and the events of a job.
-pub trait Listener {
+pub trait BatchListener {
     /// Called with the command's standard output.
     fn output(&mut self, bytes: &[u8]);
     /// Called with the command's standard error.
@@ -210,12 +213,12 @@ pub trait Listener {
     /// Called with the whole progress file when it has changed.
     fn progress(&mut self, content: &[u8]);
     /// Called with each event of the job.
-    fn event(&mut self, event: Event);
+    fn event(&mut self, event: BatchEvent);
 }
 
 /// Something that happened to a job.
 #[derive(Debug)]
-pub enum Event {
+pub enum BatchEvent {
     /// The batch system accepted it, under this id.
     Submitted(String),
     /// It waits, for this reason in the batch system's words.
@@ -235,8 +238,8 @@ pub enum Event {
 /// Why a job can't be submitted or followed.
 #[derive(Debug)]
 pub enum BatchError {
-    /// The spool can't be created in this directory, the last one that was tried.
-    NoSpool {
+    /// The job directory can't be created in this directory, the last one that was tried.
+    NoJobDirectory {
         /// The directory.
         parent: PathBuf,
         /// The reason.
@@ -255,16 +258,16 @@ pub enum BatchError {
     Refused(String),
     /// A program of the batch system failed, with this error output.
     Failed(String),
-    /// The spool has something else in place of an exit status.
+    /// The job directory has something else in place of an exit status.
     NoStatus(String),
-    /// The spool or another file can't be used.
+    /// The job directory or another file can't be used.
     Io(io::Error),
 }
 
 impl fmt::Display for BatchError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSpool { parent, cause } => {
+            Self::NoJobDirectory { parent, cause } => {
                 write!(out, "cannot create a job directory in {}: {cause}", parent.display())
             }
             Self::NothingShared => out.write_str("no place for a job directory"),
@@ -286,44 +289,49 @@ impl From<io::Error> for BatchError {
 }
 
 /// Interface to a batch system.
-trait Queue {
+trait BatchQueue {
     /// Returns the script lines addressed to the batch system.
-    fn directives(&self, order: &Order) -> String;
+    fn directives(&self, order: &BatchOrder) -> String;
 
-    /// Submits the script of a spool. Returns the job's id.
-    fn submit(&self, order: &Order, spool: &spool::Spool) -> Result<String, BatchError>;
+    /// Submits the script of a job directory. Returns the job's id.
+    fn submit(
+        &self,
+        order: &BatchOrder,
+        job_directory: &job_directory::JobDirectory,
+    ) -> Result<String, BatchError>;
 
-    fn state(&self, order: &Order, job: &str) -> Result<State, BatchError>;
+    fn state(&self, order: &BatchOrder, job: &str) -> Result<BatchState, BatchError>;
 
-    fn cancel(&self, order: &Order, job: &str) -> Result<(), BatchError>;
+    fn cancel(&self, order: &BatchOrder, job: &str) -> Result<(), BatchError>;
 }
 
 /// Submits an order and follows it to its end.
 ///
 /// # Errors
-/// If no spool can be created, the job is refused, or the batch system's programs can't be run.
+/// If no job directory can be created, the job is refused, or the batch system's programs can't be
+/// run.
 pub fn run(
-    order: &Order,
+    order: &BatchOrder,
     signals: &follow::Signals,
-    listener: &mut dyn Listener,
-) -> Result<Outcome, BatchError> {
-    let spool = spool::Spool::create(order)?;
-    let job = match order.queue().submit(order, &spool) {
+    listener: &mut dyn BatchListener,
+) -> Result<BatchOutcome, BatchError> {
+    let job_directory = job_directory::JobDirectory::create(order)?;
+    let job = match order.queue().submit(order, &job_directory) {
         Ok(job) => job,
         Err(error) => {
-            spool.remove()?;
+            job_directory.remove()?;
             return Err(error);
         }
     };
-    listener.event(Event::Submitted(job.clone()));
-    let outcome = follow::follow(order, &job, &spool, signals, listener)?;
+    listener.event(BatchEvent::Submitted(job.clone()));
+    let outcome = follow::follow(order, &job, &job_directory, signals, listener)?;
     match outcome {
-        Outcome::Finished(status) if spool.is_kept() => {
-            Ok(Outcome::GivenUp { job, status, spool: spool.folder().to_owned() })
+        BatchOutcome::Finished(status) if job_directory.is_kept() => {
+            Ok(BatchOutcome::GivenUp { job, status, job_directory: job_directory.folder().to_owned() })
         }
-        // A job that may still run writes to the spool.
-        Outcome::Lost { .. } | Outcome::Interrupted { gone: false, .. } => Ok(outcome),
-        _ => Ok(spool.remove().map(|()| outcome)?),
+        // A job that may still run writes to the job directory.
+        BatchOutcome::Lost { .. } | BatchOutcome::Interrupted { gone: false, .. } => Ok(outcome),
+        _ => Ok(job_directory.remove().map(|()| outcome)?),
     }
 }
 
@@ -368,9 +376,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spool_lies_where_all_hosts_look() {
+    fn a_job_directory_lies_where_all_hosts_look() {
         let order = |options: &Options, target: &str| {
-            Order::new(System::Slurm, options, vec!["true".into()], Path::new(target)).unwrap()
+            BatchOrder::new(System::Slurm, options, vec!["true".into()], Path::new(target)).unwrap()
         };
         let plain = order(&Options::default(), "/shared/target/");
         assert_eq!(plain.shared, [Path::new("/shared"), Path::new("/shared/target/")]);

@@ -4,8 +4,8 @@
 
 use std::process::Output;
 
-use super::spool::Spool;
-use super::{BatchError, Order, Over, Queue, State, complaint, id_from, output_of, succeed};
+use super::job_directory::JobDirectory;
+use super::{BatchError, BatchOrder, BatchQueue, BatchState, Over, complaint, id_from, output_of, succeed};
 
 /// Added to the number of a signal that ended the job's script.
 const BY_SIGNAL: i32 = 256;
@@ -14,8 +14,8 @@ const WALLTIME_EXCEEDED: i32 = -29;
 
 pub(super) struct Pbs;
 
-impl Queue for Pbs {
-    fn directives(&self, order: &Order) -> String {
+impl BatchQueue for Pbs {
+    fn directives(&self, order: &BatchOrder) -> String {
         // `-V`: with this environment; `-r y`: may start again after losing a host; `-j oe`: one
         // log for both streams.
         let mut lines = "#PBS -N haul\n#PBS -V\n#PBS -r y\n#PBS -j oe\n".to_owned();
@@ -31,14 +31,14 @@ impl Queue for Pbs {
         lines
     }
 
-    fn submit(&self, order: &Order, spool: &Spool) -> Result<String, BatchError> {
+    fn submit(&self, order: &BatchOrder, job_directory: &JobDirectory) -> Result<String, BatchError> {
         // The log goes to the current directory.
-        id_from(order.program("qsub").arg("script").current_dir(spool.folder()), |id| {
+        id_from(order.program("qsub").arg("script").current_dir(job_directory.folder()), |id| {
             id.starts_with(|first: char| first.is_ascii_digit()) && !id.contains(char::is_whitespace)
         })
     }
 
-    fn state(&self, order: &Order, job: &str) -> Result<State, BatchError> {
+    fn state(&self, order: &BatchOrder, job: &str) -> Result<BatchState, BatchError> {
         let ask = |options: &[&str]| output_of(order.program("qstat").args(options).arg(job));
         let output = ask(&["-f"])?;
         if output.status.success() {
@@ -49,12 +49,12 @@ impl Queue for Pbs {
         if said.contains("has finished") {
             // Works if the server keeps a job history.
             let past = ask(&["-x", "-f"])?;
-            return Ok(if past.status.success() { state_of(&past) } else { State::Unknown });
+            return Ok(if past.status.success() { state_of(&past) } else { BatchState::Unknown });
         }
-        if said.contains("Unknown Job") { Ok(State::Unknown) } else { Err(BatchError::Failed(said)) }
+        if said.contains("Unknown Job") { Ok(BatchState::Unknown) } else { Err(BatchError::Failed(said)) }
     }
 
-    fn cancel(&self, order: &Order, job: &str) -> Result<(), BatchError> {
+    fn cancel(&self, order: &BatchOrder, job: &str) -> Result<(), BatchError> {
         succeed(order.program("qdel").arg(job))
     }
 }
@@ -64,7 +64,7 @@ fn clock(seconds: u64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-fn state_of(output: &Output) -> State {
+fn state_of(output: &Output) -> BatchState {
     let text = String::from_utf8_lossy(&output.stdout);
     let value = |name: &str| {
         let line = text.lines().map(str::trim).find(|line| line.starts_with(name))?;
@@ -72,10 +72,10 @@ fn state_of(output: &Output) -> State {
     };
     let comment = value("comment").unwrap_or_default();
     match value("job_state").as_deref() {
-        Some("R" | "E" | "B") => State::Running,
+        Some("R" | "E" | "B") => BatchState::Running,
         Some("F" | "C" | "X") => {
             let status = value("Exit_status").and_then(|status| status.parse::<i32>().ok());
-            State::Over(match status {
+            BatchState::Over(match status {
                 Some(0) => Over::Well,
                 Some(WALLTIME_EXCEEDED) => Over::TimedOut,
                 Some(status) if status > BY_SIGNAL => Over::Cancelled,
@@ -85,8 +85,8 @@ fn state_of(output: &Output) -> State {
             })
         }
         Some(waiting) => {
-            State::Waiting(if comment.is_empty() { format!("state {waiting}") } else { comment })
+            BatchState::Waiting(if comment.is_empty() { format!("state {waiting}") } else { comment })
         }
-        None => State::Unknown,
+        None => BatchState::Unknown,
     }
 }

@@ -1,19 +1,19 @@
 //! Slurm: `sbatch`, `squeue`, `scancel`, and `sacct` for jobs that `squeue` no longer knows.
 //!
 //! Options are passed on `sbatch`'s command line, where any name is safe. The log is named relative
-//! to the spool, because Slurm expands `%` in that name.
+//! to the job directory, because Slurm expands `%` in that name.
 
-use super::spool::Spool;
-use super::{BatchError, Order, Over, Queue, State, complaint, id_from, output_of, succeed};
+use super::job_directory::JobDirectory;
+use super::{BatchError, BatchOrder, BatchQueue, BatchState, Over, complaint, id_from, output_of, succeed};
 
 pub(super) struct Slurm;
 
-impl Queue for Slurm {
-    fn directives(&self, _order: &Order) -> String {
+impl BatchQueue for Slurm {
+    fn directives(&self, _order: &BatchOrder) -> String {
         String::new()
     }
 
-    fn submit(&self, order: &Order, spool: &Spool) -> Result<String, BatchError> {
+    fn submit(&self, order: &BatchOrder, job_directory: &JobDirectory) -> Result<String, BatchError> {
         let mut command = order.program("sbatch");
         command
             .args([
@@ -28,7 +28,7 @@ impl Queue for Slurm {
             ])
             // Spread over as many hosts as possible: each brings its own link to the file system.
             .args([format!("--ntasks={}", order.clients), "--spread-job".to_owned()])
-            .arg(join("--chdir=", spool.folder()));
+            .arg(join("--chdir=", job_directory.folder()));
         let options = [
             ("--account=", order.account.clone()),
             ("--partition=", order.queue.clone()),
@@ -37,10 +37,10 @@ impl Queue for Slurm {
         for (option, value) in options {
             command.args(value.map(|value| format!("{option}{value}")));
         }
-        id_from(command.arg(spool.script()), |id| id.bytes().all(|byte| byte.is_ascii_digit()))
+        id_from(command.arg(job_directory.script()), |id| id.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    fn state(&self, order: &Order, job: &str) -> Result<State, BatchError> {
+    fn state(&self, order: &BatchOrder, job: &str) -> Result<BatchState, BatchError> {
         let output =
             // Without `-t all`, squeue leaves out a job that has just ended.
             output_of(order.program("squeue").args(["-h", "-t", "all", "-o", "%T|%r", "-j"]).arg(job))?;
@@ -56,7 +56,7 @@ impl Queue for Slurm {
         Ok(accounted(order, job))
     }
 
-    fn cancel(&self, order: &Order, job: &str) -> Result<(), BatchError> {
+    fn cancel(&self, order: &BatchOrder, job: &str) -> Result<(), BatchError> {
         succeed(order.program("scancel").arg(job))
     }
 }
@@ -82,38 +82,38 @@ fn minutes(seconds: u64) -> String {
 
 /// Asks the accounting database for a job that the queue has forgotten. Without accounting, the
 /// state is unknown.
-fn accounted(order: &Order, job: &str) -> State {
+fn accounted(order: &BatchOrder, job: &str) -> BatchState {
     // `-X`: the job itself, not each of its steps.
     let output = output_of(order.program("sacct").args(["-n", "-X", "-P", "-o", "State", "-j"]).arg(job));
     let text = output.map(|output| output.stdout).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     match text.lines().next().map(str::trim) {
         Some(state) if !state.is_empty() => state_of(state, ""),
-        _ => State::Unknown,
+        _ => BatchState::Unknown,
     }
 }
 
 /// Parses a state of `squeue` or `sacct`. The latter appends who cancelled a job.
-fn state_of(state: &str, reason: &str) -> State {
+fn state_of(state: &str, reason: &str) -> BatchState {
     match state.split_whitespace().next().unwrap_or_default() {
         "RUNNING" | "COMPLETING" | "CONFIGURING" | "STAGE_OUT" | "SIGNALING" | "STOPPED" | "RESIZING" => {
-            State::Running
+            BatchState::Running
         }
-        "COMPLETED" => State::Over(Over::Well),
-        "CANCELLED" | "REVOKED" => State::Over(Over::Cancelled),
-        "TIMEOUT" | "DEADLINE" => State::Over(Over::TimedOut),
-        "NODE_FAIL" | "BOOT_FAIL" => State::Over(Over::HostFailed),
+        "COMPLETED" => BatchState::Over(Over::Well),
+        "CANCELLED" | "REVOKED" => BatchState::Over(Over::Cancelled),
+        "TIMEOUT" | "DEADLINE" => BatchState::Over(Over::TimedOut),
+        "NODE_FAIL" | "BOOT_FAIL" => BatchState::Over(Over::HostFailed),
         "FAILED" if matches!(reason, "" | "None" | "NonZeroExitCode") => {
-            State::Over(Over::Failed("its script failed".to_owned()))
+            BatchState::Over(Over::Failed("its script failed".to_owned()))
         }
-        "FAILED" => State::Over(Over::Failed(reason.to_owned())),
-        "OUT_OF_MEMORY" => State::Over(Over::Failed("it needed more memory than it has".to_owned())),
+        "FAILED" => BatchState::Over(Over::Failed(reason.to_owned())),
+        "OUT_OF_MEMORY" => BatchState::Over(Over::Failed("it needed more memory than it has".to_owned())),
         // If it is requeued, the next state is PENDING.
-        "PREEMPTED" => State::Over(Over::Failed("another job took its hosts".to_owned())),
+        "PREEMPTED" => BatchState::Over(Over::Failed("another job took its hosts".to_owned())),
         // PENDING, SUSPENDED, REQUEUED, REQUEUE_HOLD and so on: just wait.
         waiting => {
-            let told = !matches!(reason, "" | "None");
-            State::Waiting(if told { reason.to_owned() } else { waiting.to_lowercase() })
+            let has_reason = !matches!(reason, "" | "None");
+            BatchState::Waiting(if has_reason { reason.to_owned() } else { waiting.to_lowercase() })
         }
     }
 }
@@ -124,18 +124,18 @@ mod tests {
 
     #[test]
     fn states_are_understood() {
-        let waiting = |reason: &str| State::Waiting(reason.to_owned());
+        let waiting = |reason: &str| BatchState::Waiting(reason.to_owned());
         for (state, reason, wanted) in [
             ("PENDING", "Resources", waiting("Resources")),
             ("PENDING", "None", waiting("pending")),
             ("REQUEUE_HOLD", "None", waiting("requeue_hold")),
-            ("RUNNING", "None", State::Running),
-            ("COMPLETING", "None", State::Running),
-            ("COMPLETED", "None", State::Over(Over::Well)),
-            ("CANCELLED by 1000", "", State::Over(Over::Cancelled)),
-            ("TIMEOUT", "TimeLimit", State::Over(Over::TimedOut)),
-            ("NODE_FAIL", "None", State::Over(Over::HostFailed)),
-            ("FAILED", "JobLaunchFailure", State::Over(Over::Failed("JobLaunchFailure".to_owned()))),
+            ("RUNNING", "None", BatchState::Running),
+            ("COMPLETING", "None", BatchState::Running),
+            ("COMPLETED", "None", BatchState::Over(Over::Well)),
+            ("CANCELLED by 1000", "", BatchState::Over(Over::Cancelled)),
+            ("TIMEOUT", "TimeLimit", BatchState::Over(Over::TimedOut)),
+            ("NODE_FAIL", "None", BatchState::Over(Over::HostFailed)),
+            ("FAILED", "JobLaunchFailure", BatchState::Over(Over::Failed("JobLaunchFailure".to_owned()))),
         ] {
             assert_eq!(state_of(state, reason), wanted, "{state}");
         }

@@ -1,10 +1,10 @@
-//! One attempt at a job: its processes, and what they have printed.
+//! One attempt at a job: its processes, and their output.
 
 use std::time::{Duration, Instant};
 
+use super::attempt_hosts;
 use super::failed_host::{Loss, failed_host};
 use super::job::LoggedJob;
-use super::places;
 use crate::error::JobError;
 use crate::link::Incoming;
 use crate::standstill::Standstill;
@@ -16,7 +16,7 @@ pub(super) struct Attempt {
     /// The processes; `None` if they belong to another launcher.
     pub(super) job: Option<LoggedJob>,
     pub(super) hosts: Vec<String>,
-    pub(super) heard: Instant,
+    pub(super) last_received: Instant,
     pub(super) standstill: Standstill,
     pub(super) printed: Vec<u8>,
     pub(super) number: u32,
@@ -43,7 +43,7 @@ impl Attempt {
         let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
         let host = self.hosts.iter().find(is_named).cloned();
         // In Open MPI 5 the rank that misses another ends the job, and the launcher names no host.
-        let text = match places::suspects(&self.hosts, &places::here()).as_slice() {
+        let text = match attempt_hosts::suspects(&self.hosts, &attempt_hosts::here()).as_slice() {
             _ if host.is_some() => why.to_owned(),
             [] => why.to_owned(),
             [only] => format!("{why}: the host {only} may be lost"),
@@ -66,7 +66,7 @@ impl Attempt {
         self.job.as_mut().is_none_or(|job| job.leave(patience))
     }
 
-    /// Kills the processes. Returns what they printed.
+    /// Kills the processes. Returns their output.
     pub(super) fn end(&mut self) -> Vec<u8> {
         let mut printed = std::mem::take(&mut self.printed);
         if let Some(job) = &mut self.job {

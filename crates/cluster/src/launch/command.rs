@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  --launcher given ─────────────────────────────► that one, by its family
-//!  an mpirun or mpiexec beside --mpi-lib ────────► that one
+//!  an mpirun or mpiexec next to --mpi-lib ───────► that one
 //!  one on PATH, of the library's family ─────────► that one: program and library belong together
 //!  only srun, in a Slurm allocation ─────────────► srun, with the --mpi it offers for the library
 //! ```
@@ -11,7 +11,7 @@
 //! Guarantees: only rank 0 gets standard input, and ranks are not bound to processors. More ranks
 //! than processors are allowed on a plain host, but not in an allocation, which has a fixed size.
 //!
-//! How launchers treat the two pipes (found by experiment):
+//! Launchers treat the two pipes differently (found by experiment):
 //!
 //! - MPICH's (Hydra) kills the job if rank 0 doesn't read fast enough ("process reading stdin too
 //!   slowly"), because it writes to a pipe without blocking. So at most
@@ -27,9 +27,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::attempt_hosts::HostRanks;
 use super::family::LauncherFamily;
-use super::given::{Given, Variables};
-use super::places::Place;
+use super::launcher_arguments::{LauncherArguments, Variables};
 
 /// Maximum bytes in flight to rank 0 for a launcher that doesn't block: a quarter of a pipe,
 /// because small writes leave its pages half empty.
@@ -222,7 +222,7 @@ pub struct Wanted<'a> {
     /// The user's MPI library.
     pub library: Option<&'a Path>,
     /// Hosts, with room for all ranks; empty to let the launcher choose.
-    pub places: &'a [Place],
+    pub places: &'a [HostRanks],
 }
 
 /// The command line that starts a job.
@@ -240,7 +240,7 @@ pub struct StartLine {
 
 /// Why no ranks can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LaunchRefusal {
     /// No launcher was found.
     NoLauncher,
     /// The user's launcher can't be run.
@@ -280,7 +280,7 @@ pub enum Refusal {
     },
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for LaunchRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoLauncher => {
@@ -303,50 +303,50 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for LaunchRefusal {}
 
 /// Determines the command line.
 ///
 /// # Errors
 /// If there is no launcher, or not enough room for the ranks.
-pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<StartLine, Refusal> {
+pub fn start_line(surroundings: &Surroundings, wanted: &Wanted<'_>) -> Result<StartLine, LaunchRefusal> {
     if let Some(ranks) = surroundings.ranks {
-        return Err(Refusal::WithinJob { ranks });
+        return Err(LaunchRefusal::WithinJob { ranks });
     }
     if let Some(words) = wanted.launcher {
         let program = PathBuf::from(words.first().cloned().unwrap_or_default());
         let family = LauncherFamily::of_program(&program)
-            .map_err(|error| Refusal::CannotRun { program, why: error.to_string() })?;
+            .map_err(|error| LaunchRefusal::CannotRun { program, why: error.to_string() })?;
         if let Some(given) =
-            Given(words.to_vec()).count(family).filter(|given| *given != wanted.ranks.to_string())
+            LauncherArguments(words.to_vec()).count(family).filter(|given| *given != wanted.ranks.to_string())
         {
-            return Err(Refusal::OtherCount { clients: wanted.ranks, given });
+            return Err(LaunchRefusal::OtherCount { clients: wanted.ranks, given });
         }
         return Ok(line_of(surroundings, wanted, family, words.to_vec()));
     }
     if let Some(Allocation { slots: Some(slots), id, .. }) = &surroundings.allocation
         && wanted.ranks > *slots
     {
-        return Err(Refusal::TooManyClients { clients: wanted.ranks, slots: *slots, job: id.clone() });
+        return Err(LaunchRefusal::TooManyClients { clients: wanted.ranks, slots: *slots, job: id.clone() });
     }
     // Refused at once: given far too many ranks, `mpirun` starts processes for minutes before it
     // fails.
     let room = surroundings.tasks_max.map(|tasks| tasks / TASKS_EACH);
     if let Some(room) = room.filter(|room| surroundings.allocation.is_none() && wanted.ranks > *room) {
-        return Err(Refusal::TooManyForHost { clients: wanted.ranks, room });
+        return Err(LaunchRefusal::TooManyForHost { clients: wanted.ranks, room });
     }
-    let (program, family) = find_launcher(surroundings, wanted.library).ok_or(Refusal::NoLauncher)?;
+    let (program, family) = find_launcher(surroundings, wanted.library).ok_or(LaunchRefusal::NoLauncher)?;
     Ok(line_of(surroundings, wanted, family, vec![program.into_os_string()]))
 }
 
 /// Finds a launcher of the library's family; without a library, any launcher.
 fn find_launcher(surroundings: &Surroundings, library: Option<&Path>) -> Option<(PathBuf, LauncherFamily)> {
     let folder_beside = |library: &Path| Some(library.parent()?.parent()?.join("bin"));
-    let beside = library.and_then(folder_beside).into_iter();
-    let beside = beside.flat_map(|folder| LAUNCHERS.map(|name| folder.join(name)));
+    let adjacent = library.and_then(folder_beside).into_iter();
+    let adjacent = adjacent.flat_map(|folder| LAUNCHERS.map(|name| folder.join(name)));
     let on_path = LAUNCHERS.iter().filter_map(|name| surroundings.find(name));
     let family_wanted = library.and_then(LauncherFamily::of_library);
-    let fitting = beside.filter(|program| is_program(program)).chain(on_path).find_map(|program| {
+    let fitting = adjacent.filter(|program| is_program(program)).chain(on_path).find_map(|program| {
         let family = LauncherFamily::of_program(&program).ok()?;
         (family != LauncherFamily::Other && family.fits(family_wanted)).then_some((program, family))
     });
@@ -361,7 +361,7 @@ fn line_of(
     family: LauncherFamily,
     words: Vec<OsString>,
 ) -> StartLine {
-    let mut given = Given(words).without_count(family);
+    let mut given = LauncherArguments(words).without_count(family);
     let mut environment: Vec<(String, OsString)> =
         wanted.environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     // Hosts chosen explicitly have room for their ranks.
@@ -416,7 +416,7 @@ fn line_of(
         }
         LauncherFamily::Other => add(&mut given.0, &["-n", &ranks]),
     }
-    let Given(mut words) = given;
+    let LauncherArguments(mut words) = given;
     words.push(wanted.program.as_os_str().to_owned());
     words.extend(wanted.arguments.iter().cloned());
     let stdin_window = (family == LauncherFamily::Mpich).then_some(HYDRA_WINDOW);
@@ -424,8 +424,8 @@ fn line_of(
 }
 
 /// Returns the options that select hosts.
-fn host_words(family: LauncherFamily, places: &[Place]) -> Vec<OsString> {
-    let list = |write: fn(&Place) -> String| places.iter().map(write).collect::<Vec<_>>().join(",");
+fn host_words(family: LauncherFamily, places: &[HostRanks]) -> Vec<OsString> {
+    let list = |write: fn(&HostRanks) -> String| places.iter().map(write).collect::<Vec<_>>().join(",");
     let counted = || list(|place| format!("{}:{}", place.host, place.ranks));
     let words = match family {
         LauncherFamily::OpenMpi4 | LauncherFamily::OpenMpi5 => vec!["--host".to_owned(), counted()],

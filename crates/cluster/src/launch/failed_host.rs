@@ -1,4 +1,5 @@
-//! Finds which host or process failed, from what launchers print when a job dies: only they know.
+//! Finds the host or process that failed. Only the launchers know it, so their output is parsed
+//! when a job dies.
 
 use std::fmt;
 
@@ -117,7 +118,7 @@ fn refusal(text: &str) -> Option<Loss> {
 mod tests {
     use super::*;
 
-    fn told(printed: &str) -> (String, Option<String>, bool) {
+    fn parsed(printed: &str) -> (String, Option<String>, bool) {
         let Loss { text, host, with_host } = failed_host(printed.as_bytes()).unwrap_or_default();
         (text, host, with_host)
     }
@@ -129,15 +130,15 @@ mod tests {
     #[test]
     fn launchers_name_the_dead() {
         let open_mpi = "---\nmpirun noticed that process rank 1 with PID 0 on node h2 exited on signal 9 (Killed).\n---\n";
-        assert_eq!(told(open_mpi), of("rank 1 on h2 exited on signal 9 (Killed)", "h2", false));
+        assert_eq!(parsed(open_mpi), of("rank 1 on h2 exited on signal 9 (Killed)", "h2", false));
         let hydra = "=   BAD TERMINATION\n=   PID 13247 RUNNING AT h3\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
-        assert_eq!(told(hydra), of("a process on h3 has ended: Killed (signal 9)", "h3", false));
-        assert_eq!(told("srun: error: h2: task 1: Killed\n"), of("h2: task 1: Killed", "h2", false));
+        assert_eq!(parsed(hydra), of("a process on h3 has ended: Killed (signal 9)", "h3", false));
+        assert_eq!(parsed("srun: error: h2: task 1: Killed\n"), of("h2: task 1: Killed", "h2", false));
         let given_up = "srun: error: h1: task 0: Exited with exit code 1\n";
-        assert_eq!(told(given_up), ("h1: task 0: Exited with exit code 1".to_owned(), None, false));
+        assert_eq!(parsed(given_up), ("h1: task 0: Exited with exit code 1".to_owned(), None, false));
         let given_up = "=   PID 13247 RUNNING AT h1\n=   EXIT CODE: 1\n=   CLEANING UP\n";
-        assert_eq!(told(given_up), ("a process on h1 has ended: exit code 1".to_owned(), None, false));
-        assert_eq!(told("haul: no MPI library\nmore\n"), ("no MPI library".to_owned(), None, false));
+        assert_eq!(parsed(given_up), ("a process on h1 has ended: exit code 1".to_owned(), None, false));
+        assert_eq!(parsed("haul: no MPI library\nmore\n"), ("no MPI library".to_owned(), None, false));
         assert_eq!(failed_host(b"all is well\n"), None);
     }
 
@@ -149,17 +150,17 @@ mod tests {
                  Remote daemon: [[{id},0],2] on node {host}\n\nThis is usually due to\n"
             )
         };
-        assert_eq!(told(&daemon("43721", "h3")), of("the host h3 is lost", "h3", true));
+        assert_eq!(parsed(&daemon("43721", "h3")), of("the host h3 is lost", "h3", true));
         // srun's messages about the helpers that it then kills are not the cause.
         let both = format!("srun: error: h2: task 0: Killed\n{}", daemon("6090", "h3"));
-        assert_eq!(told(&both), of("the host h3 is lost", "h3", true));
+        assert_eq!(parsed(&both), of("the host h3 is lost", "h3", true));
         for printed in [
             "srun: error: Node failure on h3\nsrun: error: h2: task 0: Killed\n",
             "srun: error: Task launch for StepId=7.0 failed on node h3: Communication connection failure\n",
             "ssh: connect to host h3 port 22: No route to host\n",
             "ssh: Could not resolve hostname h3: Name or service not known\n",
         ] {
-            assert_eq!(told(printed), of("the host h3 is lost", "h3", true), "{printed}");
+            assert_eq!(parsed(printed), of("the host h3 is lost", "h3", true), "{printed}");
         }
     }
 }

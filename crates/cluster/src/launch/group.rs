@@ -1,19 +1,19 @@
 //! The process group: the job's processes as the launch process sees them, from the first init
-//! message to the last goodbye, over all attempts.
+//! message to the last shutdown message, over all attempts.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Load, Problem, Report as Listens, SlowRank, Status, lock};
+use haul_flow::{JobSpec, Load, Problem, Report, SlowRank, Status, lock};
 use haul_journal::Journal;
 
 use super::attempt::Attempt;
+use super::attempt_hosts::{self, HostRanks, NextHosts, named_once};
 use super::failed_host::{Loss, failed_host};
 use super::launcher::{Launcher, Started};
-use super::places::{self, Next, Place, named_once};
-use crate::Walk;
+use crate::WalkPlacement;
 use crate::distributed::Distributed;
 use crate::error::JobError;
 use crate::kind::ClusterKind;
@@ -23,7 +23,8 @@ use crate::standstill::{Deadline, Standstill};
 use crate::token::Tokens;
 use crate::transport::Rank;
 use crate::wire::{
-    InitMessage, KnownKinds, News, PackedInit, PackedProblem, Report, ToLaunch, ToMaster, Token,
+    DirectoryToken, InitMessage, KnownKinds, News, PackedInit, PackedProblem, ProgressReport, ToLaunch,
+    ToMaster,
 };
 
 /// Maximum number of attempts.
@@ -56,19 +57,19 @@ pub struct GroupOptions {
     pub silence: Duration,
     /// Size of a range, in bytes, if the user set it.
     pub range_bytes: Option<u64>,
-    /// Which processes list directories.
-    pub walk: Walk,
+    /// Processes that list directories.
+    pub walk: WalkPlacement,
 }
 
 /// Result of [`ProcessGroup::receive`].
 pub(crate) enum Received {
     /// A report, with its host.
-    Report(String, Box<Report>),
+    Report(String, Box<ProgressReport>),
     /// A line from rank 0 for `--debug`.
     Remark(String),
     /// The ranks that are slow now.
     SlowRanks(Vec<SlowRank>),
-    /// What the limits allow of what was requested.
+    /// Share of the requested load that the limits allow.
     Grant(Load),
     /// Nothing of importance.
     Nothing,
@@ -93,8 +94,8 @@ pub struct ProcessGroup {
     workers: AtomicUsize,
     lost: OnceLock<JobError>,
     /// Hosts of the next attempt, once one was left out.
-    places: Mutex<Vec<Place>>,
-    told_journal: AtomicBool,
+    places: Mutex<Vec<HostRanks>>,
+    journal_failure_reported: AtomicBool,
     /// Hosts and directories that they can't reach, as reported. Many work items of one directory
     /// may fail.
     unreachable: Mutex<BTreeSet<(String, Vec<Vec<u8>>)>>,
@@ -102,7 +103,7 @@ pub struct ProcessGroup {
     known: Mutex<KnownKinds>,
 }
 
-/// Returns the problem that tells the user of an error.
+/// Returns the problem that reports an error to the user.
 fn problem_of(error: JobError) -> Problem {
     match error {
         JobError::Unfit { host, why } => Problem::new(ClusterKind::Unfit).naming(host).naming(why),
@@ -123,7 +124,7 @@ impl ProcessGroup {
             workers: AtomicUsize::new(1),
             lost: OnceLock::new(),
             places: Mutex::default(),
-            told_journal: AtomicBool::new(false),
+            journal_failure_reported: AtomicBool::new(false),
             unreachable: Mutex::default(),
             known: Mutex::default(),
         }
@@ -145,7 +146,7 @@ impl ProcessGroup {
 
     /// True if the ranks enter directories.
     pub(crate) fn walks_in_ranks(&self) -> bool {
-        self.options.walk == Walk::Ranks
+        self.options.walk == WalkPlacement::Ranks
     }
 
     /// True if the job is lost for good.
@@ -177,10 +178,11 @@ impl ProcessGroup {
         let init_message = self.init_message(spec, number, tokens.left())?;
         let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
         let (outgoing, incoming) = link.split();
-        let (heard, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
-        let standstill = Standstill::new(heard);
+        let (last_received, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
+        let standstill = Standstill::new(last_received);
         let (tool, stopped) = (T::NAME, None);
-        let mut attempt = Attempt { incoming, job, hosts, heard, standstill, printed, number, tool, stopped };
+        let mut attempt =
+            Attempt { incoming, job, hosts, last_received, standstill, printed, number, tool, stopped };
         let ready = match sent {
             Ok(()) => self.wait_until_ready(&mut attempt, spec.run.report).map(drop),
             Err(cause) => Err(JobError::NotSent(Arc::new(cause))),
@@ -243,7 +245,7 @@ impl ProcessGroup {
             if news.problems.iter().any(PackedProblem::is_error) {
                 status = Status::Failure;
             }
-            self.tell(&host, news, spec.run.report);
+            self.report_news(&host, news, spec.run.report);
         }
         Ok(status)
     }
@@ -270,7 +272,7 @@ impl ProcessGroup {
         &self,
         spec: &JobSpec<'_, T>,
         attempt: u32,
-        tokens: impl Iterator<Item = &'t Token>,
+        tokens: impl Iterator<Item = &'t DirectoryToken>,
     ) -> Result<InitMessage, JobError> {
         let directory = std::env::current_dir().map_err(|cause| JobError::NoDirectory(Arc::new(cause)))?;
         Ok(InitMessage {
@@ -294,7 +296,7 @@ impl ProcessGroup {
     fn wait_until_ready(
         &self,
         attempt: &mut Attempt,
-        report: &dyn Listens,
+        report: &dyn Report,
     ) -> Result<Vec<(String, News)>, JobError> {
         let mut late = Vec::new();
         let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
@@ -317,7 +319,7 @@ impl ProcessGroup {
                         named_once(&hosts)
                     ));
                     self.workers.store(master::workers(hosts.len() as u32).len(), Ordering::Relaxed);
-                    (attempt.hosts, attempt.heard) = (hosts, Instant::now());
+                    (attempt.hosts, attempt.last_received) = (hosts, Instant::now());
                     return Ok(late);
                 }
                 Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
@@ -356,9 +358,9 @@ impl ProcessGroup {
         let Some(attempt) = guard.as_mut() else { return Received::Lost(self.why_lost()) };
         let arrival = attempt.incoming.wait(patience);
         // Time during which this process was suspended doesn't count as silence of a peer.
-        attempt.heard += attempt.standstill.turn(Instant::now());
+        attempt.last_received += attempt.standstill.turn(Instant::now());
         if arrival.is_some() {
-            attempt.heard = Instant::now();
+            attempt.last_received = Instant::now();
         }
         match arrival {
             Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
@@ -385,8 +387,8 @@ impl ProcessGroup {
                 Received::Nothing
             }
             Some(Arrival::Gone(why)) => Received::Lost(JobError::Disconnected(why)),
-            None if attempt.heard.elapsed() > self.options.silence => {
-                Received::Lost(JobError::Silent(attempt.heard.elapsed()))
+            None if attempt.last_received.elapsed() > self.options.silence => {
+                Received::Lost(JobError::Silent(attempt.last_received.elapsed()))
             }
             None => Received::Nothing,
         }
@@ -397,8 +399,8 @@ impl ProcessGroup {
         &self,
         attempt: &Attempt,
         rank: Rank,
-        report: Box<Report>,
-    ) -> Result<(String, Box<Report>), JobError> {
+        report: Box<ProgressReport>,
+    ) -> Result<(String, Box<ProgressReport>), JobError> {
         let host = attempt.hosts.get(rank.index()).cloned().unwrap_or_default();
         match report.unknown_kind(self.known()) {
             None => Ok((host, report)),
@@ -417,7 +419,7 @@ impl ProcessGroup {
     }
 
     /// Reports a rank's news to the user.
-    pub(crate) fn tell(&self, host: &str, news: News, report: &dyn Listens) {
+    pub(crate) fn report_news(&self, host: &str, news: News, report: &dyn Report) {
         let News { problems, lines, entries, output, remarks, tally } = news;
         report.count(tally);
         output.into_iter().for_each(|(stream, bytes)| report.output(stream, &bytes));
@@ -426,12 +428,12 @@ impl ProcessGroup {
         }
         lines.into_iter().filter_map(|line| line.unpack(self.known())).for_each(|line| report.line(line));
         entries.into_iter().for_each(|entry| report.entry(entry));
-        self.tell_problems(host, problems, report);
+        self.report_problems(host, problems, report);
     }
 
     /// Reports problems of a host to the user. An unreachable directory is reported once, not once
     /// per work item.
-    pub(crate) fn tell_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Listens) {
+    pub(crate) fn report_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Report) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
         // Invariant: a report with an unknown kind is not taken up (`Report::unknown_kind`).
@@ -446,7 +448,7 @@ impl ProcessGroup {
             report.problem(problem);
         }
         if let Some(error) = self.journal.as_deref().and_then(Journal::take_failure)
-            && !self.told_journal.swap(true, Ordering::Relaxed)
+            && !self.journal_failure_reported.swap(true, Ordering::Relaxed)
         {
             report.problem(Problem::new(ClusterKind::JournalLost).naming(error.to_string()));
         }
@@ -508,12 +510,12 @@ impl ProcessGroup {
 
     /// Chooses the hosts of the next attempt. Returns true if any is left.
     fn choose_hosts(&self, loss: &Loss, hosts: &[String]) -> bool {
-        let chosen = places::hosts_of(&lock(&self.places));
+        let chosen = attempt_hosts::hosts_of(&lock(&self.places));
         let hosts = if chosen.is_empty() { hosts } else { &chosen };
-        match places::after(loss, hosts, &places::here()) {
-            Next::Without(left) if self.launcher.chooses_hosts() => *lock(&self.places) = left,
-            Next::Without(_) | Next::Same => {}
-            Next::Nowhere => return false,
+        match attempt_hosts::after(loss, hosts, &attempt_hosts::here()) {
+            NextHosts::Without(left) if self.launcher.chooses_hosts() => *lock(&self.places) = left,
+            NextHosts::Without(_) | NextHosts::Same => {}
+            NextHosts::Nowhere => return false,
         }
         true
     }
@@ -521,8 +523,8 @@ impl ProcessGroup {
     /// Falls back to this host alone, if the job had ranks on it, when nobody knows which other
     /// host is lost.
     fn choose_this_host(&self, hosts: &[String]) {
-        let here = places::only(&places::here(), hosts);
-        let is_part = !here.is_empty() && places::hosts_of(&here).len() < hosts.len();
+        let here = attempt_hosts::only(&attempt_hosts::here(), hosts);
+        let is_part = !here.is_empty() && attempt_hosts::hosts_of(&here).len() < hosts.len();
         if is_part && self.launcher.chooses_hosts() {
             *lock(&self.places) = here;
         }
@@ -542,7 +544,7 @@ impl ProcessGroup {
     /// # Errors
     /// If the ranks don't say goodbye properly; their work is still done. A process that fails
     /// after that doesn't matter, but its output is passed on.
-    pub fn dismiss(&self, report: &dyn Listens) -> Result<u64, JobError> {
+    pub fn dismiss(&self, report: &dyn Report) -> Result<u64, JobError> {
         if lock(&self.attempt).is_none() {
             self.launcher.release();
             return Ok(0);
@@ -551,7 +553,7 @@ impl ProcessGroup {
         let mut deadline = Deadline::new(Instant::now(), LEAVE_WITHIN);
         let messages = loop {
             match self.receive(Duration::from_millis(50)) {
-                Received::Report(host, last) => self.tell(&host, last.news, report),
+                Received::Report(host, last) => self.report_news(&host, last.news, report),
                 Received::Remark(text) => report.debug(&text),
                 Received::Grant(_) | Received::SlowRanks(_) | Received::Nothing => {}
                 Received::Lost(why) => break Err(why),
@@ -579,14 +581,14 @@ mod tests {
     struct Never;
 
     impl Launcher for Never {
-        fn start(&self, _: &[Place]) -> Result<Started, JobError> {
+        fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
             Err(JobError::Ended)
         }
     }
 
     #[test]
     fn who_asks_for_the_size_of_the_crew_does_not_wait_for_who_hears() {
-        let options = GroupOptions { silence: Duration::MAX, range_bytes: None, walk: Walk::Launch };
+        let options = GroupOptions { silence: Duration::MAX, range_bytes: None, walk: WalkPlacement::Launch };
         let group = ProcessGroup::new(Box::new(Never), options, None);
         let hearing = lock(&group.attempt);
         assert_eq!(group.workers(), 1);

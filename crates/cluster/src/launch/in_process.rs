@@ -3,8 +3,8 @@
 
 use std::sync::Mutex;
 
+use super::attempt_hosts::HostRanks;
 use super::launcher::{Launcher, Started};
-use super::places::Place;
 use crate::error::JobError;
 use crate::link::{Link, inside};
 use crate::wire::{ToLaunch, ToMaster};
@@ -25,7 +25,7 @@ impl InProcess {
 }
 
 impl Launcher for InProcess {
-    fn start(&self, _: &[Place]) -> Result<Started, JobError> {
+    fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
         let link = lock(&self.link).take();
         Ok(Started { link: link.ok_or(JobError::Ended)?, job: None })
     }

@@ -15,8 +15,8 @@
 //!  group doesn't reach (`job_processes.rs`)
 //! ```
 //!
-//! Guarantee: after [`Job::end`] or a drop, no process of the job is left on this host. Ranks on
-//! other hosts end when their launcher's daemon does, or when they miss rank 0.
+//! Guarantee: after [`LaunchedJob::end`] or a drop, no process of the job is left on this host.
+//! Ranks on other hosts end when their launcher's daemon does, or when they miss rank 0.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
@@ -44,14 +44,14 @@ const PRINTED_MAX: usize = 64 << 10;
 
 /// A started job.
 #[derive(Debug)]
-pub struct Job {
+pub struct LaunchedJob {
     launcher: Child,
     processes: JobProcesses,
     errors: Option<JoinHandle<()>>,
     status: Option<ExitStatus>,
 }
 
-impl Job {
+impl LaunchedJob {
     /// Starts a job. `tell` is called with each line of its standard error, without the newline.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Job {
         if self.status.is_some() {
             // Ranks may outlive their launcher, in process groups of their own.
             self.processes.end();
-            self.hear_out();
+            self.join_error_reader();
         }
         Ok(self.status)
     }
@@ -156,7 +156,7 @@ impl Job {
         if !self.processes.end() {
             return Err(io::Error::other("processes of the job cannot be killed"));
         }
-        self.hear_out();
+        self.join_error_reader();
         Ok(self.status)
     }
 
@@ -165,7 +165,7 @@ impl Job {
     }
 
     /// Waits until the error output is passed on. No process is left that could write more.
-    fn hear_out(&mut self) {
+    fn join_error_reader(&mut self) {
         if let Some(errors) = self.errors.take() {
             // A panic in the callback was already reported.
             errors.join().unwrap_or_default();
@@ -173,7 +173,7 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+impl Drop for LaunchedJob {
     /// Ends the job if the caller didn't.
     fn drop(&mut self) {
         self.end().unwrap_or_default();
@@ -182,7 +182,7 @@ impl Drop for Job {
 
 /// A job whose error output is kept, as far as it may explain a failure.
 pub struct LoggedJob {
-    job: Job,
+    job: LaunchedJob,
     printed: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -190,7 +190,7 @@ impl LoggedJob {
     pub(super) fn start(line: &StartLine) -> io::Result<Self> {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let listening = Arc::clone(&printed);
-        let job = Job::start(line, move |line| {
+        let job = LaunchedJob::start(line, move |line| {
             let mut printed = lock(&listening);
             printed.extend_from_slice(line);
             printed.push(b'\n');
@@ -205,7 +205,7 @@ impl LoggedJob {
         self.job.take_input().zip(self.job.take_output())
     }
 
-    /// Returns what was printed since the last call.
+    /// Returns the output since the last call.
     pub(super) fn printed(&mut self) -> Vec<u8> {
         std::mem::take(&mut lock(&self.printed))
     }

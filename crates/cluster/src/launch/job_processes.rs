@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Flag of a kernel thread (`PF_KTHREAD` in `include/linux/sched.h`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What a process's environment shows.
+/// Evidence in a process's environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     /// The mark.
@@ -68,7 +68,7 @@ pub(super) struct JobProcesses {
 impl JobProcesses {
     /// Tracks the processes with the mark: the first one, and its descendants.
     pub(super) fn new(mark: OsString, first: Pid) -> Self {
-        let since = Stat::of(first).map_or(0, |stat| stat.began);
+        let since = ProcessStat::of(first).map_or(0, |stat| stat.began);
         Self { mark, since }
     }
 
@@ -130,7 +130,7 @@ impl JobProcesses {
     }
 
     fn shown_by(&self, pid: Pid) -> Shows {
-        let stat = || Stat::of(pid).filter(|stat| stat.runs_since(self.since));
+        let stat = || ProcessStat::of(pid).filter(|stat| stat.runs_since(self.since));
         if stat().is_none() {
             return Shows::Other;
         }
@@ -182,7 +182,7 @@ fn is_of_this_user(pid: Pid) -> bool {
 
 /// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Debug)]
-struct Stat {
+struct ProcessStat {
     state: u8,
     flags: u64,
     /// Start time, in clock ticks since boot.
@@ -191,7 +191,7 @@ struct Stat {
     environment_end: u64,
 }
 
-impl Stat {
+impl ProcessStat {
     fn of(pid: Pid) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
     }
@@ -240,7 +240,7 @@ mod tests {
         for _ in 0..20 {
             let mut child = Command::new("dd").args(LARGE).env(MARK, "large").spawn().unwrap();
             let marked = JobProcesses::new("large".into(), Pid::from_child(&child));
-            while Stat::of(Pid::from_child(&child)).is_some_and(|stat| stat.environment_end != 0) {}
+            while ProcessStat::of(Pid::from_child(&child)).is_some_and(|stat| stat.environment_end != 0) {}
             assert!(marked.end());
             assert!(child.try_wait().unwrap().is_some());
         }
@@ -253,10 +253,10 @@ mod tests {
     fn the_kernels_line_is_read_whatever_the_name() {
         let fields: Vec<String> =
             (3..=52).map(|number| if number == 3 { "R".into() } else { number.to_string() }).collect();
-        let stat = Stat::parse(&format!("7 (a) Z 1 (b\n) {}", fields.join(" "))).unwrap();
+        let stat = ProcessStat::parse(&format!("7 (a) Z 1 (b\n) {}", fields.join(" "))).unwrap();
         assert_eq!((stat.state, stat.flags, stat.began, stat.environment_end), (b'R', 9, 22, 51));
-        assert!(Stat::parse("7 (a) R 1").is_none());
-        let own = Stat::of(rustix::process::getpid()).unwrap();
+        assert!(ProcessStat::parse("7 (a) R 1").is_none());
+        let own = ProcessStat::of(rustix::process::getpid()).unwrap();
         assert!(own.environment_end > 0 && own.began > 0);
     }
 }

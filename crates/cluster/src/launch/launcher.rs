@@ -1,4 +1,4 @@
-//! How a process group gets its processes.
+//! Start of the processes of a process group.
 //!
 //! | launcher | processes |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! A batch system ([`crate::batch`]) runs the whole command line on its hosts, and there an
 //! [`MpiLauncher`](super::MpiLauncher) starts the processes.
 
+use super::attempt_hosts::HostRanks;
 use super::job::LoggedJob;
-use super::places::Place;
 use crate::error::JobError;
 use crate::link::Link;
 use crate::wire::{ToLaunch, ToMaster};
@@ -21,7 +21,7 @@ pub trait Launcher: Sync {
     ///
     /// # Errors
     /// If they can't be started.
-    fn start(&self, places: &[Place]) -> Result<Started, JobError>;
+    fn start(&self, places: &[HostRanks]) -> Result<Started, JobError>;
 
     /// True if specific hosts can be left out.
     fn chooses_hosts(&self) -> bool {

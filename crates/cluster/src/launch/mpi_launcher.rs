@@ -5,11 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::command::{Refusal, StartLine, Surroundings, Wanted, start_line};
+use super::attempt_hosts::HostRanks;
+use super::command::{LaunchRefusal, StartLine, Surroundings, Wanted, start_line};
 use super::family::LauncherFamily;
 use super::job::LoggedJob;
 use super::launcher::{Launcher, Started};
-use super::places::Place;
 use crate::Options;
 use crate::error::JobError;
 use crate::link::Link;
@@ -30,7 +30,7 @@ impl MpiLauncher {
     ///
     /// # Errors
     /// If that is impossible.
-    pub fn new(ranks: u32, program: PathBuf, options: &Options) -> Result<Self, Refusal> {
+    pub fn new(ranks: u32, program: PathBuf, options: &Options) -> Result<Self, LaunchRefusal> {
         let surroundings = Surroundings::of_process();
         let program = surroundings.agent(&program);
         let (launcher, library) = (options.launcher.clone(), options.mpi_library.clone());
@@ -45,7 +45,7 @@ impl MpiLauncher {
         Ok(this)
     }
 
-    fn line_on(&self, places: &[Place]) -> Result<StartLine, Refusal> {
+    fn line_on(&self, places: &[HostRanks]) -> Result<StartLine, LaunchRefusal> {
         let mut arguments = vec![OsString::from("--rank")];
         arguments.extend(self.library.as_ref().map(|library| library.clone().into_os_string()));
         let ranks = if places.is_empty() { self.ranks } else { places.iter().map(|place| place.ranks).sum() };
@@ -63,7 +63,7 @@ impl MpiLauncher {
 }
 
 impl Launcher for MpiLauncher {
-    fn start(&self, places: &[Place]) -> Result<Started, JobError> {
+    fn start(&self, places: &[HostRanks]) -> Result<Started, JobError> {
         let chosen =
             if places.is_empty() { None } else { Some(self.line_on(places).map_err(JobError::Launcher)?) };
         let line = chosen.as_ref().unwrap_or(&self.line);

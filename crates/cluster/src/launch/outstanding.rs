@@ -25,7 +25,7 @@ pub(crate) struct Sent<'a, T: Distributed> {
 }
 
 /// A large file in flight.
-pub(crate) struct Large<'a, T: Distributed> {
+pub(crate) struct LargeInFlight<'a, T: Distributed> {
     pub(crate) pending: PendingItem<T>,
     /// The work item it was in.
     pub(crate) item: ItemSpec,
@@ -49,7 +49,7 @@ pub(crate) fn entry_key<T: Distributed>(tool: &T, entry: &Entry<T>) -> Option<En
 /// The table of work in flight.
 pub(crate) struct Outstanding<'a, T: Distributed> {
     items: HashMap<ItemId, Sent<'a, T>>,
-    large: HashMap<FileId, Large<'a, T>>,
+    large: HashMap<FileId, LargeInFlight<'a, T>>,
     entries: usize,
     next: u64,
 }
@@ -97,7 +97,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         let (ticket, done, item) = (opened.ticket.clone(), opened.done.clone(), sent.item.clone());
         // Otherwise the leader has begun again, with another target.
         let results = if done.is_empty() { Vec::new() } else { item.begun_results.clone() };
-        let large = Large { pending, item, ticket, done, results, problems: Vec::new(), key, feed };
+        let large = LargeInFlight { pending, item, ticket, done, results, problems: Vec::new(), key, feed };
         self.large.insert(opened.file, large);
         key
     }
@@ -130,7 +130,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         large.key
     }
 
-    pub(crate) fn file_over(&mut self, file: FileId) -> Option<Large<'a, T>> {
+    pub(crate) fn file_over(&mut self, file: FileId) -> Option<LargeInFlight<'a, T>> {
         let large = self.large.remove(&file)?;
         self.entries -= 1;
         Some(large)

@@ -23,12 +23,12 @@ use haul_flow::{
 use haul_journal::{Journal, Stamp};
 
 use super::group::{ProcessGroup, Received, Restart};
-use super::outstanding::{Large, Outstanding, Sent, entry_key};
+use super::outstanding::{LargeInFlight, Outstanding, Sent, entry_key};
 use crate::distributed::Distributed;
 use crate::item::{ItemOutcome, ItemSpec, PackedItem, PendingItem};
 use crate::kind::ClusterKind;
 use crate::schedule::ItemId;
-use crate::wire::{News, PackedProblem, RangeOver, Report, ToMaster, pack};
+use crate::wire::{News, PackedProblem, ProgressReport, RangeOver, ToMaster, pack};
 
 /// Maximum entries in flight with few ranks.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
@@ -38,7 +38,7 @@ const OUTSTANDING_ENTRIES_EACH: usize = 4 << 10;
 
 /// Minimum and maximum interval at which the receiver checks whether the run has ended: short after
 /// a message, which may have been the last.
-const HEARING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+const RECEIVE_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// Driver of the launch process.
 struct Remote<'a, T: Distributed> {
@@ -85,7 +85,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         lock(&self.table)
     }
 
-    /// Sends a work item, with what the journal knows about it.
+    /// Sends a work item, with its records in the journal.
     fn send(&self, pending: PendingItem<T>, item: ItemSpec) {
         let is_recorded = T::MAY_BE_REPEATED && !item.claimed;
         let Some(journal) = self.group.journal().filter(|_| is_recorded) else {
@@ -120,8 +120,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         pending
     }
 
-    /// Returns the maximum number of entries of the items that a job becomes. The walk has cut what
-    /// it listed; a tool's operands may be any number.
+    /// Returns the maximum number of entries of the items that a job becomes. The walk has already
+    /// cut its listings into batches; a tool may have any number of operands.
     fn item_entries(&self, pending: &PendingItem<T>) -> usize {
         let is_operand = || pending.entry().first().is_some_and(Entry::is_operand);
         if T::OPERANDS_ARE_CUT && is_operand() { self.batch_entries(pending.entries()) } else { usize::MAX }
@@ -139,7 +139,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         while table.entries() >= most {
             table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
         }
-        // With the table locked: what is inserted before the job is given up is given up with it.
+        // With the table locked: items inserted before the job is given up are given up with it.
         if self.group.is_lost() {
             drop(table);
             return self.abandon(pending, &item, feed);
@@ -158,25 +158,29 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.group.post(ToMaster::Item { item, directory, entries, body: pack(&packed) });
     }
 
-    /// Has a worker complete what another process has processed.
-    fn settle(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
-        feed.share(Job::Visit(Box::new(move |cx| pending.conclude(cx, claimed, outcome))));
+    /// Shares a job that completes the entries that another process has processed.
+    fn complete(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
+        feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
 
     /// Has a worker complete entries that nobody will process.
     fn abandon(&self, pending: PendingItem<T>, item: &ItemSpec, feed: Feed<'a, Job<T>>) {
         self.lost.fetch_add(pending.entries() as u64, Ordering::Relaxed);
-        self.settle(feed, pending, item.claimed, ItemOutcome::default());
+        self.complete(feed, pending, item.claimed, ItemOutcome::default());
     }
 
     /// Receives reports until the run ends or the job is lost for good.
     fn receive(&self) {
         let report = self.spec.run.report;
-        let mut patience = HEARING.0;
+        let mut patience = RECEIVE_PAUSES.0;
         while !self.over.load(Ordering::Acquire) {
-            let heard = self.group.receive(patience);
-            patience = if let Received::Nothing = heard { (patience * 2).min(HEARING.1) } else { HEARING.0 };
-            match heard {
+            let received = self.group.receive(patience);
+            patience = if let Received::Nothing = received {
+                (patience * 2).min(RECEIVE_PAUSES.1)
+            } else {
+                RECEIVE_PAUSES.0
+            };
+            match received {
                 Received::Report(host, report) => self.take(&host, *report),
                 Received::Remark(text) => report.debug(&text),
                 Received::SlowRanks(slow) => report.slow_ranks(slow),
@@ -215,7 +219,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// Sends the limits if they have changed, and requests what the workers here will need of them.
+    /// Sends the limits if they have changed, and requests the load for the workers here.
     fn pass_on_limits(&self) {
         let Some(limits) = self.spec.run.limits else { return };
         let changes = limits.changes();
@@ -236,21 +240,21 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Reports problems. Nobody will retry.
-    fn tell(&self, host: &str, problems: Vec<PackedProblem>) {
+    fn report_problems(&self, host: &str, problems: Vec<PackedProblem>) {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
         }
-        self.group.tell_problems(host, problems, self.spec.run.report);
+        self.group.report_problems(host, problems, self.spec.run.report);
     }
 
-    fn take(&self, host: &str, report: Report) {
-        let Report { opened, items, ranges, files, mut news, cancelled } = report;
+    fn take(&self, host: &str, report: ProgressReport) {
+        let ProgressReport { opened, items, ranges, files, mut news, cancelled } = report;
         if cancelled {
             self.cancel.cancel();
         }
         let News { problems, .. } = &mut news;
-        self.tell(host, std::mem::take(problems));
-        self.group.tell(host, news, self.spec.run.report);
+        self.report_problems(host, std::mem::take(problems));
+        self.group.report_news(host, news, self.spec.run.report);
         let journal = self.group.journal();
         // Announced files come first: the ranges, items and files below refer to them.
         for opened in &opened {
@@ -262,22 +266,22 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         ranges.into_iter().for_each(|over| self.range_over(over));
         for over in items {
             let Some(mut sent) = self.table().item_over(over.item) else { continue };
-            self.tell(host, over.problems);
+            self.report_problems(host, over.problems);
             // Invariant: a detached file was removed from its item when it was announced, so
             // nothing large is completed with its item.
             let unannounced =
                 over.outcome.detached.iter().filter(|(name, _)| sent.pending.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
-            // What had a problem is done again by the next run, which may succeed.
+            // Only flawless items are recorded: the next run may succeed with the others.
             if let Some(journal) = journal.filter(|_| over.flawless) {
                 record(journal, self.spec.run.tool, &sent, &over.outcome.stamps);
             }
-            self.settle(sent.feed, sent.pending, sent.item.claimed, over.outcome);
+            self.complete(sent.feed, sent.pending, sent.item.claimed, over.outcome);
         }
         for over in files {
             let Some(large) = self.table().file_over(over.file) else { continue };
             let is_flawless = !over.problems.iter().any(PackedProblem::is_error);
-            self.tell(host, why_not(&large, over.moved, over.problems));
+            self.report_problems(host, why_not(&large, over.moved, over.problems));
             let is_stamped = over.moved && is_flawless && over.stamp != Stamp::NONE;
             if let (Some(journal), Some(key)) = (journal.filter(|_| is_stamped), large.key) {
                 journal.done([(key, over.stamp)]);
@@ -287,7 +291,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
                 over.emitted.into_iter().filter_map(|result| Some((name.clone()?, result))).collect();
             let completed = name.filter(|_| over.moved).into_iter().collect();
             let outcome = ItemOutcome { completed, emitted, ..ItemOutcome::default() };
-            self.settle(large.feed, large.pending, large.item.claimed, outcome);
+            self.complete(large.feed, large.pending, large.item.claimed, outcome);
         }
         self.room.notify_all();
     }
@@ -311,11 +315,11 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             Some(hosts) => Problem::new(ClusterKind::RestartingWithout).naming(why.text).naming(hosts),
         };
         self.spec.run.report.problem(problem.as_warning());
-        // Invariant: what is in the table when the ranks are taken up is sent here; anything later
-        // is sent by whoever adds it.
+        // Invariant: items that are in the table when the ranks become ready are sent here; later
+        // ones are sent by the thread that adds them.
         let mut table = self.table();
         self.group.take_up(ready);
-        // The new ranks have heard neither.
+        // The new ranks have received neither message.
         self.closed.store(false, Ordering::Relaxed);
         self.cancelled.store(false, Ordering::Relaxed);
         self.limits_sent.store(0, Ordering::Relaxed);
@@ -326,7 +330,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.post(&sent.pending, &sent.item, sent.pending.entries());
         }
         drop(table);
-        // What has left the table makes room.
+        // Entries were removed from the table, so there is room.
         self.room.notify_all();
     }
 
@@ -340,7 +344,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.room.notify_all();
     }
 
-    /// Runs the tool over the operands, with a thread that receives reports meanwhile.
+    /// Runs the tool over the operands, with a second thread that receives reports.
     pub(crate) fn run(&self, operands: Vec<Operand<T::Directory>>) -> Status {
         std::thread::scope(|threads| {
             threads.spawn(|| self.receive());
@@ -350,8 +354,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         })
     }
 
-    /// Reports, after the run, what was not copied because the job is lost.
-    fn tell_losses(&self) {
+    /// Reports, after the run, the entries that were not copied because the job is lost.
+    fn report_losses(&self) {
         let lost = self.lost.load(Ordering::Relaxed);
         let why = || self.group.why_lost().to_string();
         let problem = if self.is_cut_short() {
@@ -364,8 +368,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.spec.run.report.problem(problem);
     }
 
-    /// True if the job is lost, and with it more than what was in flight: what couldn't be repeated
-    /// was not continued either.
+    /// True if the job is lost, and with it more than the work in flight: a tool whose work can't
+    /// be repeated isn't continued.
     fn is_cut_short(&self) -> bool {
         !T::MAY_BE_REPEATED && self.group.is_lost()
     }
@@ -451,30 +455,33 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
         remote.with_limits(Limits::depend_on_grants);
         let status = remote.run(operands);
         remote.with_limits(Limits::use_own_clocks);
-        remote.tell_losses();
+        remote.report_losses();
         if remote.has_failed() { Status::Failure } else { status }
     }
 }
 
-/// Chooses what to report about a large file: everything, unless ranges failed. Of their errors
-/// only the first is reported, because the others are consequences. `own` are the leader's
-/// problems.
-fn why_not<T: Distributed>(large: &Large<'_, T>, moved: bool, own: Vec<PackedProblem>) -> Vec<PackedProblem> {
-    let (errors, mut told): (Vec<_>, Vec<_>) =
+/// Chooses the problems of a large file to report: all, unless ranges failed. Of their errors only
+/// the first is reported, because the others are consequences. `own` are the leader's problems.
+fn why_not<T: Distributed>(
+    large: &LargeInFlight<'_, T>,
+    moved: bool,
+    own: Vec<PackedProblem>,
+) -> Vec<PackedProblem> {
+    let (errors, mut reported): (Vec<_>, Vec<_>) =
         large.problems.iter().cloned().partition(PackedProblem::is_error);
-    told.extend(errors.into_iter().take(if moved { usize::MAX } else { 1 }));
-    told.extend(own);
-    if !moved && !told.iter().any(PackedProblem::is_error) {
+    reported.extend(errors.into_iter().take(if moved { usize::MAX } else { 1 }));
+    reported.extend(own);
+    if !moved && !reported.iter().any(PackedProblem::is_error) {
         let path = large.pending.entry().first().map(Entry::path).unwrap_or_default();
-        told.push(PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path)));
+        reported.push(PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path)));
     }
-    told
+    reported
 }
 
 /// Records the completed entries of an item that the journal doesn't have yet.
 fn record<T: Distributed>(journal: &Journal, tool: &T, sent: &Sent<'_, T>, stamps: &[Stamp]) {
     // Entries with a hard-link claim are never recorded: a later run that skipped them would not
-    // know what to link their files' other names to.
+    // know the file to link the other names to.
     if sent.item.claimed || stamps.len() != sent.pending.entries() {
         return;
     }

@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_int};
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!("handles of MPI libraries are passed as 64 bits, little-endian");
 
-/// What all libraries of a family have in common.
+/// Properties common to all libraries of a family.
 #[derive(Debug)]
 pub(super) struct Abi {
     /// Name of the family, for messages.
@@ -33,7 +33,7 @@ pub(super) struct Abi {
     pub(super) status_source: usize,
 }
 
-/// How a predefined object is identified.
+/// Identifier of a predefined object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Handle {
     /// Address of a symbol of the library.
@@ -78,4 +78,4 @@ pub(super) const STANDARD: Abi = Abi {
 /// Room for a status of any family: none is longer than 32 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(8))]
-pub(super) struct Status(pub(super) [c_int; 16]);
+pub(super) struct StatusBuffer(pub(super) [c_int; 16]);

@@ -2,12 +2,12 @@
 
 #![allow(unsafe_code)]
 
-use super::library::{Library, Matched, Slot};
+use super::library::{HandleSlot, Library, Matched};
 use crate::transport::{Broken, Rank};
 
 /// Placeholder until the library has returned a request. If it never does, the call failed, and the
 /// request is not tested.
-const UNKNOWN: Slot = 0;
+const UNKNOWN: HandleSlot = 0;
 
 /// A message in flight, which owns its bytes until the library is done with them.
 ///
@@ -17,7 +17,7 @@ const UNKNOWN: Slot = 0;
 pub(super) struct Flight {
     /// The other rank.
     pub(super) peer: Rank,
-    request: Option<Slot>,
+    request: Option<HandleSlot>,
     bytes: Vec<u8>,
 }
 

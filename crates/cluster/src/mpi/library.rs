@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::abi::{Abi, Handle, MPICH, OPEN_MPI, STANDARD, Status};
-use super::refusal::{Refusal, Unusable};
+use super::abi::{Abi, Handle, MPICH, OPEN_MPI, STANDARD, StatusBuffer};
+use super::refusal::{MpiRefusal, Unusable};
 use crate::transport::Broken;
 
 /// Size of buffers for texts, in bytes. The longest text of any MPI function is MPICH's version,
@@ -25,7 +25,7 @@ const TEXT_BYTES: usize = 16 << 10;
 const SUCCESS: c_int = 0;
 
 /// A request or a matched message: a handle written by a library.
-pub(super) type Slot = usize;
+pub(super) type HandleSlot = usize;
 
 /// Declares the MPI functions used, with their C types, and their lookup.
 macro_rules! functions {
@@ -63,15 +63,15 @@ functions! {
     /// `MPI_Error_string(code, text, length)`
     error_string = c"MPI_Error_string" (c_int, *mut c_char, *mut c_int);
     /// `MPI_Isend(bytes, count, type, to, tag, comm, request)`
-    isend = c"MPI_Isend" (*const c_void, c_int, usize, c_int, c_int, usize, *mut Slot);
+    isend = c"MPI_Isend" (*const c_void, c_int, usize, c_int, c_int, usize, *mut HandleSlot);
     /// `MPI_Test(request, done, status)`
-    test = c"MPI_Test" (*mut Slot, *mut c_int, *mut Status);
+    test = c"MPI_Test" (*mut HandleSlot, *mut c_int, *mut StatusBuffer);
     /// `MPI_Improbe(from, tag, comm, found, message, status)`
-    improbe = c"MPI_Improbe" (c_int, c_int, usize, *mut c_int, *mut Slot, *mut Status);
+    improbe = c"MPI_Improbe" (c_int, c_int, usize, *mut c_int, *mut HandleSlot, *mut StatusBuffer);
     /// `MPI_Imrecv(bytes, count, type, message, request)`
-    imrecv = c"MPI_Imrecv" (*mut c_void, c_int, usize, *mut Slot, *mut Slot);
+    imrecv = c"MPI_Imrecv" (*mut c_void, c_int, usize, *mut HandleSlot, *mut HandleSlot);
     /// `MPI_Get_count(status, type, count)`
-    get_count = c"MPI_Get_count" (*const Status, usize, *mut c_int);
+    get_count = c"MPI_Get_count" (*const StatusBuffer, usize, *mut c_int);
     /// `MPI_Get_library_version(text, length)`
     get_library_version = c"MPI_Get_library_version" (*mut c_char, *mut c_int);
     /// `MPI_Get_processor_name(text, length)`
@@ -100,7 +100,7 @@ pub(super) struct Matched {
     pub(super) from: u32,
     /// Size of the message, in bytes.
     pub(super) bytes: usize,
-    message: Slot,
+    message: HandleSlot,
 }
 
 /// Why a library was not opened.
@@ -108,7 +108,7 @@ pub(super) enum NotOpened {
     /// There is no such file.
     Missing,
     /// It exists, but is not usable.
-    Useless(Refusal),
+    Useless(MpiRefusal),
 }
 
 impl Library {
@@ -119,8 +119,8 @@ impl Library {
     }
 
     /// Determines the ABI and looks up the functions.
-    fn known(opened: *mut c_void, path: &Path) -> Result<Self, Refusal> {
-        let useless = |why| Refusal::NotMpi { library: path.to_owned(), why };
+    fn known(opened: *mut c_void, path: &Path) -> Result<Self, MpiRefusal> {
+        let useless = |why| MpiRefusal::NotMpi { library: path.to_owned(), why };
         let without = |name: &CStr| useless(Unusable::Lacks(name.to_string_lossy().into_owned()));
         let functions = Functions::find(opened).map_err(without)?;
         let abi = abi_of(opened, path).map_err(useless)?;
@@ -223,7 +223,7 @@ impl Library {
     /// # Safety
     /// The bytes must stay in place and unchanged until [`Library::test`] returns true for the
     /// request; forever, if it never does.
-    pub(super) unsafe fn send(&self, bytes: &[u8], to: u32, tag: c_int) -> Result<Slot, Broken> {
+    pub(super) unsafe fn send(&self, bytes: &[u8], to: u32, tag: c_int) -> Result<HandleSlot, Broken> {
         let doing = "sending a message";
         let count = self.count(bytes.len(), doing)?;
         let to = c_int::try_from(to).map_err(|_| broken(doing, format!("there is no rank {to}")))?;
@@ -250,7 +250,7 @@ impl Library {
     /// # Safety
     /// The buffer must stay in place and untouched until [`Library::test`] returns true for the
     /// request; forever, if it never does.
-    pub(super) unsafe fn receive(&self, matched: Matched, buffer: &mut [u8]) -> Result<Slot, Broken> {
+    pub(super) unsafe fn receive(&self, matched: Matched, buffer: &mut [u8]) -> Result<HandleSlot, Broken> {
         let doing = "receiving a message";
         let count = self.count(buffer.len(), doing)?;
         let mut message = matched.message;
@@ -271,9 +271,9 @@ impl Library {
     }
 
     /// Returns true if a request is done. It must not be tested again then.
-    pub(super) fn test(&self, request: &mut Slot) -> Result<bool, Broken> {
+    pub(super) fn test(&self, request: &mut HandleSlot) -> Result<bool, Broken> {
         let mut done = 0;
-        let mut status = Status::default();
+        let mut status = StatusBuffer::default();
         // SAFETY: MPI was started; the request came from the library; `done` and `status` outlive
         // the call, and `status` has room for a status of any library.
         let code = unsafe { (self.functions.test)(&raw mut *request, &raw mut done, &raw mut status) };
@@ -284,7 +284,7 @@ impl Library {
     pub(super) fn probe(&self, tag: c_int) -> Result<Option<Matched>, Broken> {
         let doing = "looking for messages";
         let (mut found, mut message, mut count) = (0, 0, 0);
-        let mut status = Status::default();
+        let mut status = StatusBuffer::default();
         // SAFETY: MPI was started; the handle is the library's own; the variables outlive the call,
         // and `status` has room for a status of any library.
         let code = unsafe {
@@ -366,7 +366,7 @@ fn broken(doing: &'static str, why: String) -> Broken {
 /// Its symbols are global, because Open MPI loads components that expect to find them there (Open
 /// MPI's manual, "Dynamically loading libmpi at runtime").
 fn load(path: &Path) -> Result<*mut c_void, NotOpened> {
-    let useless = |why: String| NotOpened::Useless(Refusal::NotOpened { library: path.to_owned(), why });
+    let useless = |why: String| NotOpened::Useless(MpiRefusal::NotOpened { library: path.to_owned(), why });
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| useless(error.to_string()))?;
     // SAFETY: the name is a string that ends in NUL. Opening a library runs its initialisers, which
     // is the purpose of opening an MPI library; the user, or the launcher's environment, chose it.

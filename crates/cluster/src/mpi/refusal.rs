@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Why MPI is not used. Each variant prints as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum MpiRefusal {
     /// This program is linked statically, and has no dynamic loader.
     Static,
     /// No library was found.
@@ -86,7 +86,7 @@ impl fmt::Display for Unusable {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for MpiRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Static => {
@@ -114,4 +114,4 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for MpiRefusal {}

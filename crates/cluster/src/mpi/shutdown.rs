@@ -27,11 +27,11 @@ const PAUSE: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2
 pub(super) fn agree(library: &Library, rank: Rank, size: u32, deadline: &mut Deadline) -> Result<(), Broken> {
     let others = || (0..size).map(Rank).filter(|other| *other != rank);
     if rank == Rank::MASTER {
-        hear(library, size - 1, deadline)?;
-        say(library, others(), deadline)
+        receive_all(library, size - 1, deadline)?;
+        send_all(library, others(), deadline)
     } else {
-        say(library, std::iter::once(Rank::MASTER), deadline)?;
-        hear(library, 1, deadline)
+        send_all(library, std::iter::once(Rank::MASTER), deadline)?;
+        receive_all(library, 1, deadline)
     }
 }
 
@@ -69,7 +69,11 @@ pub(super) fn guarded(library: &Library, limit: Duration, status: u8) -> Result<
     ended
 }
 
-fn say(library: &Library, to: impl Iterator<Item = Rank>, deadline: &mut Deadline) -> Result<(), Broken> {
+fn send_all(
+    library: &Library,
+    to: impl Iterator<Item = Rank>,
+    deadline: &mut Deadline,
+) -> Result<(), Broken> {
     let mut flights = Vec::new();
     for rank in to {
         flights.push(Flight::send(library, rank, TAG, vec![0])?);
@@ -77,7 +81,7 @@ fn say(library: &Library, to: impl Iterator<Item = Rank>, deadline: &mut Deadlin
     until(deadline, || all_done(library, &mut flights))
 }
 
-fn hear(library: &Library, count: u32, deadline: &mut Deadline) -> Result<(), Broken> {
+fn receive_all(library: &Library, count: u32, deadline: &mut Deadline) -> Result<(), Broken> {
     let mut flights = Vec::new();
     until(deadline, || {
         while let Some(matched) = library.probe(TAG)? {

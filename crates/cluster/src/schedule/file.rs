@@ -8,17 +8,17 @@ use std::time::Duration;
 use haul_flow::plan;
 
 use super::group::Left;
-use super::team::{self, Choice, Question, Rates, megabytes};
-use super::{CountedBy, FileId, LargeFile, Limits, Order};
+use super::team::{self, Question, Rates, TeamChoice, megabytes};
+use super::{CountedBy, FileId, LargeFile, Limits, SchedulerOrder};
 use crate::transport::Rank;
 
 /// All large files in progress, in the order of announcement.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct FileSchedules {
     limits: Limits,
     workers: usize,
     places: HashMap<FileId, u64>,
-    files: BTreeMap<u64, File>,
+    files: BTreeMap<u64, FileSchedule>,
     /// Files with ranges left to give.
     wanting: BTreeSet<u64>,
     announced: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Files {
 }
 
 #[derive(Debug)]
-struct File {
+struct FileSchedule {
     id: FileId,
     leader: Rank,
     counted_by: CountedBy,
@@ -67,14 +67,14 @@ pub(crate) struct Cut {
 }
 
 /// Outcome of a range.
-pub(crate) struct Outcome {
+pub(crate) struct RangeOutcome {
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
     pub(crate) moved: bool,
     pub(crate) left: Left,
 }
 
-impl Files {
+impl FileSchedules {
     pub(crate) fn new(workers: usize, limits: Limits) -> Self {
         Self {
             limits,
@@ -109,7 +109,7 @@ impl Files {
     }
 
     /// Adds a file. Ignores a number that is in use.
-    pub(crate) fn open(&mut self, file: LargeFile, orders: &mut Vec<Order>) {
+    pub(crate) fn open(&mut self, file: LargeFile, orders: &mut Vec<SchedulerOrder>) {
         if self.places.contains_key(&file.id) {
             return;
         }
@@ -125,7 +125,7 @@ impl Files {
         let stripes = file.stripes.max(1);
         let question =
             Question { bytes: ranges.bytes, stripes, range_bytes, clients: self.workers, waiting: 0 };
-        let mut file = File {
+        let mut file = FileSchedule {
             id: file.id,
             leader: file.leader,
             // If an earlier attempt has moved everything, the leader would wait for ranges that
@@ -144,12 +144,12 @@ impl Files {
             began: None,
             predicted: None,
         };
-        file.tell_when_over(orders);
+        file.report_when_over(orders);
         self.files.insert(place, file);
     }
 
     /// Removes a file that its leader has finished, and drops its remaining ranges.
-    pub(crate) fn close(&mut self, id: FileId, now: Duration, orders: &mut Vec<Order>) {
+    pub(crate) fn close(&mut self, id: FileId, now: Duration, orders: &mut Vec<SchedulerOrder>) {
         let Some(place) = self.places.remove(&id) else { return };
         self.drop_ranges(place);
         if let Some(file) = self.files.remove(&place)
@@ -158,7 +158,7 @@ impl Files {
         {
             let took = now.saturating_sub(began).as_secs_f64();
             let bytes = megabytes(file.bytes);
-            orders.push(Order::Remark(format!(
+            orders.push(SchedulerOrder::Remark(format!(
                 "file {}: {bytes} MB took {took:.2} s, {predicted:.2} s were predicted",
                 id.0
             )));
@@ -166,7 +166,12 @@ impl Files {
     }
 
     /// Counts a completed range.
-    pub(crate) fn range_done(&mut self, id: FileId, outcome: &Outcome, orders: &mut Vec<Order>) {
+    pub(crate) fn range_done(
+        &mut self,
+        id: FileId,
+        outcome: &RangeOutcome,
+        orders: &mut Vec<SchedulerOrder>,
+    ) {
         let Some(&place) = self.places.get(&id) else { return };
         let Some(file) = self.files.get_mut(&place) else { return };
         if outcome.moved {
@@ -184,7 +189,7 @@ impl Files {
             self.drop_ranges(place);
         }
         if let Some(file) = self.files.get_mut(&place) {
-            file.tell_when_over(orders);
+            file.report_when_over(orders);
         }
     }
 
@@ -194,7 +199,7 @@ impl Files {
         &mut self,
         is_member: impl Fn(FileId) -> bool,
         now: Duration,
-        orders: &mut Vec<Order>,
+        orders: &mut Vec<SchedulerOrder>,
     ) -> Option<FileId> {
         let waiting = self.wanting.len().saturating_sub(1);
         let key = self.rates.key(Question::share(self.workers, waiting));
@@ -204,7 +209,7 @@ impl Files {
                 let choice = file.choose(key, waiting, &self.rates, now);
                 if let Some(choice) = choice.filter(|_| self.limits.remarks) {
                     let remark = choice.remark(&file.question, &self.rates);
-                    orders.push(Order::Remark(format!("file {}: {remark}", file.id.0)));
+                    orders.push(SchedulerOrder::Remark(format!("file {}: {remark}", file.id.0)));
                 }
             }
             // Who is in the team has both files open; another one would have to open them.
@@ -251,21 +256,21 @@ impl Files {
     }
 }
 
-impl File {
+impl FileSchedule {
     /// Reports the last range to the leader, once, if the master counts.
-    fn tell_when_over(&mut self, orders: &mut Vec<Order>) {
+    fn report_when_over(&mut self, orders: &mut Vec<SchedulerOrder>) {
         if self.counted_by == CountedBy::Master
             && !self.is_reported
             && self.in_hand == 0
             && self.ranges.bytes == 0
         {
             self.is_reported = true;
-            orders.push(Order::RangesOver { to: self.leader, file: self.id, moved: !self.failed });
+            orders.push(SchedulerOrder::RangesOver { to: self.leader, file: self.id, moved: !self.failed });
         }
     }
 
     /// Chooses the team anew, for `waiting` other files. Returns the choice if the size changes.
-    fn choose(&mut self, key: Key, waiting: usize, rates: &Rates, now: Duration) -> Option<Choice> {
+    fn choose(&mut self, key: Key, waiting: usize, rates: &Rates, now: Duration) -> Option<TeamChoice> {
         self.question.waiting = waiting;
         // On average, half of a range in hand is copied.
         let copied = self.in_hand * self.question.range_bytes / 2;

@@ -1,4 +1,4 @@
-//! The workers, and what each has in hand.
+//! The workers and their current assignments.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -85,8 +85,8 @@ impl RankTable {
         self.last_files[worker]
     }
 
-    /// Returns the workers that have completed nothing of what they hold for at least `time`, and
-    /// for how long.
+    /// Returns the workers that hold assignments but have completed none for at least `time`, each
+    /// with that duration.
     pub(crate) fn slow(&self, now: Duration, time: Duration) -> Vec<(Rank, Duration)> {
         let since = |worker: usize| now.saturating_sub(self.progressed[worker]);
         let is_slow = |&worker: &usize| !self.hands[worker].is_empty() && since(worker) >= time;
@@ -112,7 +112,7 @@ impl RankTable {
             self.last_files[worker] = Some(file);
         }
         self.hands[worker].push(held);
-        self.settle(worker);
+        self.update_idle_sets(worker);
     }
 
     /// Counts a large file announced by a worker: it has left the worker's bundle.
@@ -139,12 +139,12 @@ impl RankTable {
         }
         // Until then the bundle waited behind the worker's other assignment.
         let began = bundle.given.max(self.through[worker]);
-        // Announced files have left the bundle: they are no part of what took this long.
+        // Announced files have left the bundle, so they don't count for this time.
         let own = bundle.entries.saturating_sub(std::mem::take(&mut self.announced[worker]));
         let took = now.saturating_sub(began).as_secs_f64();
         hand.swap_remove(index);
         self.through[worker] = now;
-        self.settle(worker);
+        self.update_idle_sets(worker);
         (own > 0).then(|| took / f64::from(own))
     }
 
@@ -156,11 +156,11 @@ impl RankTable {
         hand.swap_remove(at);
         self.through[worker] = now;
         self.progressed[worker] = now;
-        self.settle(worker);
+        self.update_idle_sets(worker);
         Some(if self.holds_range_of(worker, file) { Left::Member } else { Left::Gone })
     }
 
-    fn settle(&mut self, worker: usize) {
+    fn update_idle_sets(&mut self, worker: usize) {
         let held = self.hands[worker].len();
         let (idle, spare) = (held == 0, held > 0 && held < self.credit);
         if idle {

@@ -1,4 +1,4 @@
-//! Rank 0's scheduler: decides who gets what, and when.
+//! Rank 0's scheduler: assigns work items and ranges to ranks.
 //!
 //! A pure state machine: events go in, orders come out. It does no I/O, reads no clock and starts
 //! no threads, so the simulation runs the same code as a job.
@@ -32,12 +32,12 @@
 //!
 //! Guarantees (each a property test): every work item is given out once; every byte of a large file
 //! is in one range; nobody exceeds the credit; nobody is idle while anything is queued;
-//! [`Order::Over`] comes once, when nothing is left anywhere. Termination: every order is answered
-//! by an event that returns its credit, and no order is given twice.
+//! [`SchedulerOrder::Over`] comes once, when nothing is left anywhere. Termination: every order is
+//! answered by an event that returns its credit, and no order is given twice.
 //!
-//! Assumptions: a rank sends [`Event::Open`] for a file before the [`Event::ItemDone`] of its work
-//! item (messages between two ranks keep their order); every announced file gets an
-//! [`Event::FileOver`]; a lost rank ends the job.
+//! Assumptions: a rank sends [`SchedulerEvent::Open`] for a file before the
+//! [`SchedulerEvent::ItemDone`] of its work item (messages between two ranks keep their order);
+//! every announced file gets an [`SchedulerEvent::FileOver`]; a lost rank ends the job.
 
 mod file;
 mod group;
@@ -53,10 +53,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::transport::Rank;
-use file::{Files, Outcome};
+use file::{FileSchedules, RangeOutcome};
 use group::{Assignment, Bundle, RankTable};
 use queue::ItemQueue;
-pub use team::{Choice, Question, Rates, TOLERANCE, choose};
+pub use team::{Question, Rates, TOLERANCE, TeamChoice, choose};
 
 /// Number of a work item, assigned by the launch process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,14 +68,14 @@ pub struct FileId(pub u64);
 
 /// A work item: some entries of one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct QueuedItem {
     /// Number of the item.
     pub id: ItemId,
     /// Identifies its directory; collisions are harmless.
     pub directory: u64,
     /// Number of entries: the weight of the item.
     pub entries: u32,
-    /// What a rank needs to process it; opaque here.
+    /// Packed data that a rank needs to process it; opaque here.
     pub body: Vec<u8>,
 }
 
@@ -106,15 +106,15 @@ pub struct LargeFile {
     pub counted_by: CountedBy,
     /// Ranges moved by earlier attempts, in any order.
     pub done: Vec<Range<u64>>,
-    /// What a rank needs to open source and target; opaque here.
+    /// Packed data that a rank needs to open source and target; opaque here.
     pub ticket: Vec<u8>,
 }
 
 /// Input of the scheduler.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum SchedulerEvent {
     /// A work item from the launch process.
-    Item(Item),
+    Item(QueuedItem),
     /// No more work items will come. The earlier this is known, the better the rest can be shared.
     Closed,
     /// A rank has met a large file.
@@ -148,13 +148,13 @@ pub enum Event {
 
 /// Output of the scheduler.
 #[derive(Clone, Debug)]
-pub enum Order {
+pub enum SchedulerOrder {
     /// Process these work items; to be sent as one message.
     Items {
         /// The rank.
         to: Rank,
         /// The bundle.
-        items: Vec<Item>,
+        items: Vec<QueuedItem>,
     },
     /// Move a range.
     Range {
@@ -206,8 +206,8 @@ pub struct Limits {
 /// 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.
 const BUNDLE_TIME: Duration = Duration::from_secs(3);
 
-/// How long a rank may complete nothing before it is called slow: longer than a bundle and a range
-/// take where all is well.
+/// Time without a completion after which a rank is called slow: longer than a healthy rank needs
+/// for a bundle and a range.
 const SLOW_TIME: Duration = Duration::from_secs(5);
 
 /// Minimum time that a file must take one rank to be worth a team.
@@ -280,15 +280,15 @@ pub struct Scheduler {
     limits: Limits,
     group: RankTable,
     items: ItemQueue,
-    files: Files,
+    files: FileSchedules,
     pace: Pace,
-    source: Source,
+    source: ItemSupply,
     over: bool,
 }
 
 /// Supply of work items: open while the launch process may send more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum ItemSupply {
     Open,
     Closed,
 }
@@ -322,11 +322,11 @@ impl Scheduler {
     #[must_use]
     pub fn new(workers: Vec<Rank>, limits: Limits) -> Self {
         Self {
-            files: Files::new(workers.len(), limits),
+            files: FileSchedules::new(workers.len(), limits),
             group: RankTable::new(workers, limits.credit),
             items: ItemQueue::default(),
             pace: Pace::default(),
-            source: Source::Open,
+            source: ItemSupply::Open,
             over: false,
             limits,
         }
@@ -334,7 +334,7 @@ impl Scheduler {
 
     /// Handles an event and appends the orders that follow: [`Scheduler::note`],
     /// then [`Scheduler::give`].
-    pub fn take(&mut self, event: Event, now: Duration, orders: &mut Vec<Order>) {
+    pub fn take(&mut self, event: SchedulerEvent, now: Duration, orders: &mut Vec<SchedulerOrder>) {
         self.note(event, now, orders);
         self.give(now, orders);
     }
@@ -343,31 +343,32 @@ impl Scheduler {
     /// before it calls [`Scheduler::give`], which makes fuller bundles.
     ///
     /// `now` is the time since the master started.
-    pub fn note(&mut self, event: Event, now: Duration, orders: &mut Vec<Order>) {
+    pub fn note(&mut self, event: SchedulerEvent, now: Duration, orders: &mut Vec<SchedulerOrder>) {
         match event {
-            Event::Item(item) => self.items.push(&item),
-            Event::Closed => self.source = Source::Closed,
-            Event::Open(file) => {
+            SchedulerEvent::Item(item) => self.items.push(&item),
+            SchedulerEvent::Closed => self.source = ItemSupply::Closed,
+            SchedulerEvent::Open(file) => {
                 self.group.announced(file.leader);
                 self.files.open(file, orders);
             }
-            Event::ItemDone { rank, item } => {
+            SchedulerEvent::ItemDone { rank, item } => {
                 if let Some(seconds) = self.group.item_done(rank, item, now) {
                     self.pace.observe(seconds);
                 }
             }
-            Event::RangeDone { rank, file, range, took, moved } => {
+            SchedulerEvent::RangeDone { rank, file, range, took, moved } => {
                 if let Some(left) = self.group.range_done(rank, file, now) {
                     let bytes = range.end - range.start;
-                    self.files.range_done(file, &Outcome { bytes, took, moved, left }, orders);
+                    self.files.range_done(file, &RangeOutcome { bytes, took, moved, left }, orders);
                 }
             }
-            Event::FileOver { file } => self.files.close(file, now, orders),
+            SchedulerEvent::FileOver { file } => self.files.close(file, now, orders),
         }
     }
 
-    /// Gives work to every worker that can take some. Emits [`Order::Over`] once, at the end.
-    pub fn give(&mut self, now: Duration, orders: &mut Vec<Order>) {
+    /// Gives work to every worker that can take some. Emits [`SchedulerOrder::Over`] once, at the
+    /// end.
+    pub fn give(&mut self, now: Duration, orders: &mut Vec<SchedulerOrder>) {
         while let Some(worker) = self.group.first_idle() {
             if !(self.give_range(worker, now, orders)
                 || self.give_items(worker, now, orders)
@@ -381,7 +382,7 @@ impl Scheduler {
         }
         if !self.over && self.is_over() {
             self.over = true;
-            orders.push(Order::Over);
+            orders.push(SchedulerOrder::Over);
         }
     }
 
@@ -397,8 +398,8 @@ impl Scheduler {
         self.files.bytes_left()
     }
 
-    /// Returns the workers that have completed nothing of what they hold for five seconds or more,
-    /// and for how long.
+    /// Returns the workers that hold assignments but have completed none for five seconds or more,
+    /// each with that duration.
     #[must_use]
     pub fn slow_ranks(&self, now: Duration) -> Vec<(Rank, Duration)> {
         self.group.slow(now, SLOW_TIME)
@@ -413,14 +414,14 @@ impl Scheduler {
     /// True if nothing is left anywhere and no more work items will come.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.source == Source::Closed
+        self.source == ItemSupply::Closed
             && self.items.is_empty()
             && self.files.is_empty()
             && self.group.idle() == self.group.len()
     }
 
     /// Gives second assignments while so much is queued that nobody else will miss them.
-    fn give_ahead(&mut self, now: Duration, orders: &mut Vec<Order>) {
+    fn give_ahead(&mut self, now: Duration, orders: &mut Vec<SchedulerOrder>) {
         let mut after = None;
         while let Some(worker) = self.group.next_with_credit(after) {
             let given = self.files.abound()
@@ -445,8 +446,8 @@ impl Scheduler {
         }
         let (entries, full) = (self.items.entries(), u64::from(self.full()));
         match self.source {
-            Source::Open => entries >= full,
-            Source::Closed => entries / (self.group.len() as u64).max(1) >= full.div_ceil(8),
+            ItemSupply::Open => entries >= full,
+            ItemSupply::Closed => entries / (self.group.len() as u64).max(1) >= full.div_ceil(8),
         }
     }
 
@@ -457,8 +458,8 @@ impl Scheduler {
         let least = u64::from(self.pace.entries_within(WORTH_A_MESSAGE));
         let guided = match self.source {
             _ if self.group.len() == 1 => even,
-            Source::Open => even,
-            Source::Closed => entries.div_ceil(2 * self.group.len() as u64).max(least).min(even),
+            ItemSupply::Open => even,
+            ItemSupply::Closed => entries.div_ceil(2 * self.group.len() as u64).max(least).min(even),
         };
         u32::try_from(guided).unwrap_or(u32::MAX).clamp(1, self.full())
     }
@@ -469,7 +470,7 @@ impl Scheduler {
     }
 
     /// Gives `worker` a range of the first file that wants it in its team.
-    fn give_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
+    fn give_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<SchedulerOrder>) -> bool {
         let group = &self.group;
         match self.files.first_wanting(|file| group.holds_range_of(worker, file), now, orders) {
             Some(file) => self.give_range_of(file, worker, now, orders),
@@ -479,18 +480,24 @@ impl Scheduler {
 
     /// Gives `worker` a range of its last file, or of the first file that has one, whatever the
     /// team size.
-    fn give_any_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
+    fn give_any_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<SchedulerOrder>) -> bool {
         match self.files.first_with_ranges(self.group.last_file(worker)) {
             Some(file) => self.give_range_of(file, worker, now, orders),
             None => false,
         }
     }
 
-    fn give_range_of(&mut self, file: FileId, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
+    fn give_range_of(
+        &mut self,
+        file: FileId,
+        worker: usize,
+        now: Duration,
+        orders: &mut Vec<SchedulerOrder>,
+    ) -> bool {
         let joins = !self.group.holds_range_of(worker, file);
         let Some(cut) = self.files.cut(file, joins, now) else { return false };
         self.group.hold(worker, Assignment::Range(file), now);
-        orders.push(Order::Range {
+        orders.push(SchedulerOrder::Range {
             to: self.group.rank(worker),
             file,
             leader: cut.leader,
@@ -501,7 +508,7 @@ impl Scheduler {
         true
     }
 
-    fn give_items(&mut self, worker: usize, now: Duration, orders: &mut Vec<Order>) -> bool {
+    fn give_items(&mut self, worker: usize, now: Duration, orders: &mut Vec<SchedulerOrder>) -> bool {
         let items = self.items.pop_bundle(self.share());
         if items.is_empty() {
             return false;
@@ -509,7 +516,7 @@ impl Scheduler {
         let entries = items.iter().map(|item| item.entries).sum();
         let bundle = Bundle { items: items.iter().map(|item| item.id).collect(), entries, given: now };
         self.group.hold(worker, Assignment::Bundle(bundle), now);
-        orders.push(Order::Items { to: self.group.rank(worker), items });
+        orders.push(SchedulerOrder::Items { to: self.group.rank(worker), items });
         true
     }
 }

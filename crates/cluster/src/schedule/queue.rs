@@ -1,10 +1,11 @@
 //! Queue of work items: FIFO within a directory, round robin over directories.
 //!
 //! A bundle should span many directories, because a host's kernel lets only one process at a time
-//! create or rename a file in a directory. So items are queued in lanes, and a bundle takes one
-//! item of each lane in turn. A directory's items are in one lane: the one with the fewest
-//! directories when its first item was queued. Lanes by hash would be uneven: of 20 directories in
-//! 64 lanes, two or three share one, and these are all that is left at the end of a run.
+//! create or rename a file in a directory. So items are queued in sub-queues, and a bundle takes
+//! one item of each sub-queue in turn. A directory's items are in one sub-queue: the one with the
+//! fewest directories when its first item was queued. Sub-queues by hash would be uneven: of 20
+//! directories in 64 sub-queues, two or three share one, and only their items remain at the end of
+//! a run.
 //!
 //! Millions of entries may be queued, in items of one entry if the directories are small. So items
 //! are not kept as values with an allocation each, but packed back to back in blocks: number,
@@ -15,16 +16,16 @@ use std::collections::{HashMap, VecDeque};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Item, ItemId};
+use super::{ItemId, QueuedItem};
 
-/// Number of lanes: usually more than a rank has workers.
-const LANES: usize = 64;
+/// Number of sub-queues: usually more than a rank has workers.
+const SUB_QUEUES: usize = 64;
 
-/// Maximum directories whose lanes are remembered. The others have lanes by hash, which is even
-/// enough with so many.
+/// Maximum directories whose sub-queues are remembered. The others have sub-queues by hash, which
+/// is even enough with so many.
 const DIRECTORIES_MAX: usize = 4 << 10;
 
-/// Size of a block, in bytes: large compared with an item, yet a block per lane is affordable.
+/// Size of a block, in bytes: large compared with an item, yet a block per sub-queue is affordable.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Maximum size of the integers before a body, in bytes.
@@ -33,10 +34,10 @@ const HEADER_BYTES_MAX: usize = 35;
 /// A queue of work items.
 #[derive(Debug)]
 pub(crate) struct ItemQueue {
-    lanes: Vec<Lane>,
-    /// Lane and number of queued items of each remembered directory.
+    sub_queues: Vec<SubQueue>,
+    /// Sub-queue and number of queued items of each remembered directory.
     directories: HashMap<u64, (usize, u64)>,
-    /// Next lane to take from.
+    /// Next sub-queue to take from.
     turn: usize,
     items: u64,
     entries: u64,
@@ -44,8 +45,8 @@ pub(crate) struct ItemQueue {
 
 impl Default for ItemQueue {
     fn default() -> Self {
-        let lanes = (0..LANES).map(|_| Lane::default()).collect();
-        Self { lanes, directories: HashMap::new(), turn: 0, items: 0, entries: 0 }
+        let sub_queues = (0..SUB_QUEUES).map(|_| SubQueue::default()).collect();
+        Self { sub_queues, directories: HashMap::new(), turn: 0, items: 0, entries: 0 }
     }
 }
 
@@ -60,82 +61,83 @@ impl ItemQueue {
     }
 
     /// Queues an item behind the others of its directory.
-    pub(crate) fn push(&mut self, item: &Item) {
+    pub(crate) fn push(&mut self, item: &QueuedItem) {
         self.items += 1;
         self.entries += u64::from(item.entries);
-        let lane = self.lane_of(item.directory);
-        self.lanes[lane].push(item);
+        let sub_queue = self.sub_queue_of(item.directory);
+        self.sub_queues[sub_queue].push(item);
     }
 
-    /// Returns the lane of a directory, one of whose items is queued now.
-    fn lane_of(&mut self, directory: u64) -> usize {
-        if let Some((lane, items)) = self.directories.get_mut(&directory) {
+    /// Returns the sub-queue of a directory, one of whose items is queued now.
+    fn sub_queue_of(&mut self, directory: u64) -> usize {
+        if let Some((sub_queue, items)) = self.directories.get_mut(&directory) {
             *items += 1;
-            return *lane;
+            return *sub_queue;
         }
         if self.directories.len() == DIRECTORIES_MAX {
             // Hash the number: inode numbers may all be multiples of a power of two.
-            return (xxh3_64(&directory.to_le_bytes()) % LANES as u64) as usize;
+            return (xxh3_64(&directory.to_le_bytes()) % SUB_QUEUES as u64) as usize;
         }
-        let lanes = 0..self.lanes.len();
-        let lane = lanes.min_by_key(|&lane| self.lanes[lane].directories).unwrap_or(0);
-        self.lanes[lane].directories += 1;
-        self.directories.insert(directory, (lane, 1));
-        lane
+        let sub_queues = 0..self.sub_queues.len();
+        let sub_queue =
+            sub_queues.min_by_key(|&sub_queue| self.sub_queues[sub_queue].directories).unwrap_or(0);
+        self.sub_queues[sub_queue].directories += 1;
+        self.directories.insert(directory, (sub_queue, 1));
+        sub_queue
     }
 
-    /// Counts an item that has left its lane. One queued while too many directories were known may
-    /// be in another lane, or be counted as one of this lane, which is harmless.
-    fn left(&mut self, lane: usize, directory: u64) {
+    /// Counts an item that has left its sub-queue. One queued while too many directories were known
+    /// may be in another sub-queue, or be counted as one of this sub-queue, which is harmless.
+    fn left(&mut self, sub_queue: usize, directory: u64) {
         let Some((of, items)) = self.directories.get_mut(&directory) else { return };
-        if *of != lane {
+        if *of != sub_queue {
             return;
         }
         *items -= 1;
         if *items == 0 {
             self.directories.remove(&directory);
-            self.lanes[lane].directories -= 1;
+            self.sub_queues[sub_queue].directories -= 1;
         }
     }
 
     /// Removes items with up to `entries` entries in total, but at least one if any is queued.
-    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<Item> {
+    pub(crate) fn pop_bundle(&mut self, entries: u32) -> Vec<QueuedItem> {
         let mut bundle = Vec::new();
         let mut sum = 0u32;
-        while let Some((lane, header)) = self.peek() {
+        while let Some((sub_queue, header)) = self.peek() {
             let with = sum.saturating_add(header.entries);
             if !bundle.is_empty() && with > entries {
                 break;
             }
-            self.turn = (lane + 1) % LANES;
+            self.turn = (sub_queue + 1) % SUB_QUEUES;
             self.items -= 1;
             self.entries -= u64::from(header.entries);
-            bundle.push(self.lanes[lane].pop(&header));
-            self.left(lane, header.directory);
+            bundle.push(self.sub_queues[sub_queue].pop(&header));
+            self.left(sub_queue, header.directory);
             sum = with;
         }
         bundle
     }
 
-    /// Finds the next lane that is not empty.
-    fn peek(&self) -> Option<(usize, Header)> {
-        let mut turns = (self.turn..LANES).chain(0..self.turn);
-        turns.find_map(|lane| Some((lane, self.lanes[lane].peek()?)))
+    /// Finds the next sub-queue that is not empty.
+    fn peek(&self) -> Option<(usize, ItemHeader)> {
+        let mut turns = (self.turn..SUB_QUEUES).chain(0..self.turn);
+        turns.find_map(|sub_queue| Some((sub_queue, self.sub_queues[sub_queue].peek()?)))
     }
 }
 
 /// A FIFO of work items.
 #[derive(Debug, Default)]
-struct Lane {
+struct SubQueue {
     blocks: VecDeque<Vec<u8>>,
-    /// Number of remembered directories that have this lane.
+    /// Number of remembered directories that have this sub-queue.
     directories: usize,
     /// Offset of the first item in the first block.
     start: usize,
 }
 
-impl Lane {
-    fn push(&mut self, item: &Item) {
+impl SubQueue {
+    fn push(&mut self, item: &QueuedItem) {
         // Reserved for the longest integers, so that a block never grows: that would copy it.
         let needed = HEADER_BYTES_MAX + item.body.len();
         let fits = |block: &Vec<u8>| block.capacity() - block.len() >= needed;
@@ -151,17 +153,17 @@ impl Lane {
         }
     }
 
-    fn peek(&self) -> Option<Header> {
+    fn peek(&self) -> Option<ItemHeader> {
         let block = self.blocks.front()?;
         let mut at = self.start;
         let id = ItemId(take_integer(block, &mut at)?);
         let directory = take_integer(block, &mut at)?;
         let entries = u32::try_from(take_integer(block, &mut at)?).ok()?;
         let length = usize::try_from(take_integer(block, &mut at)?).ok()?;
-        Some(Header { id, directory, entries, body: at..at + length })
+        Some(ItemHeader { id, directory, entries, body: at..at + length })
     }
 
-    fn pop(&mut self, header: &Header) -> Item {
+    fn pop(&mut self, header: &ItemHeader) -> QueuedItem {
         let block = self.blocks.front().map_or(&[][..], Vec::as_slice);
         let body = block[header.body.clone()].to_vec();
         self.start = header.body.end;
@@ -169,12 +171,12 @@ impl Lane {
             self.blocks.pop_front();
             self.start = 0;
         }
-        Item { id: header.id, directory: header.directory, entries: header.entries, body }
+        QueuedItem { id: header.id, directory: header.directory, entries: header.entries, body }
     }
 }
 
 /// Integers before a body, and the range of the body.
-struct Header {
+struct ItemHeader {
     id: ItemId,
     directory: u64,
     entries: u32,
@@ -208,12 +210,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn item() -> impl Strategy<Value = Item> {
+    fn item() -> impl Strategy<Value = QueuedItem> {
         let body = prop_oneof![
             8 => proptest::collection::vec(any::<u8>(), 0..300),
             1 => (0usize..2 * BLOCK_BYTES).prop_map(|length| vec![7; length]),
         ];
-        (any::<u64>(), 0u64..100, 0u32..300, body).prop_map(|(id, directory, entries, body)| Item {
+        (any::<u64>(), 0u64..100, 0u32..300, body).prop_map(|(id, directory, entries, body)| QueuedItem {
             id: ItemId(id),
             directory,
             entries,
@@ -240,7 +242,7 @@ mod tests {
                 left.extend(bundle);
             }
             prop_assert_eq!(queue.entries(), 0);
-            prop_assert!(queue.lanes.iter().all(|lane| lane.blocks.is_empty()));
+            prop_assert!(queue.sub_queues.iter().all(|sub_queue| sub_queue.blocks.is_empty()));
             let mut items = items;
             items.sort_by_key(|item| item.directory);
             left.sort_by_key(|item| item.directory);
@@ -250,26 +252,29 @@ mod tests {
 
     #[test]
     fn directories_are_taken_from_evenly() {
-        // Fewer directories than lanes, as many, more.
+        // Fewer directories than sub-queues, as many, more.
         for (directories, distance) in [(20, 1), (64, 1 << 12), (100, 7)] {
             let mut queue = ItemQueue::default();
             let mut left = HashMap::new();
             for item in 0..directories * 8 {
                 let directory = item / 8 * distance;
-                queue.push(&Item { id: ItemId(item), directory, entries: 64, body: Vec::new() });
+                queue.push(&QueuedItem { id: ItemId(item), directory, entries: 64, body: Vec::new() });
                 *left.entry(directory).or_insert(0) += 1;
             }
-            let lanes: Vec<_> = queue.lanes.iter().map(|lane| lane.directories).collect();
-            let (least, most) = (lanes.iter().min().unwrap(), lanes.iter().max().unwrap());
-            assert!(most - least <= 1, "{lanes:?}");
+            let sub_queues: Vec<_> = queue.sub_queues.iter().map(|sub_queue| sub_queue.directories).collect();
+            let (least, most) = (sub_queues.iter().min().unwrap(), sub_queues.iter().max().unwrap());
+            assert!(most - least <= 1, "{sub_queues:?}");
             while !queue.is_empty() {
                 for item in queue.pop_bundle(1024) {
                     *left.get_mut(&item.directory).unwrap() -= 1;
                 }
                 let (least, most) = (left.values().min().unwrap(), left.values().max().unwrap());
-                assert!(directories as usize > LANES || most - least <= 1, "{left:?}");
+                assert!(directories as usize > SUB_QUEUES || most - least <= 1, "{left:?}");
             }
-            assert!(queue.directories.is_empty() && queue.lanes.iter().all(|lane| lane.directories == 0));
+            assert!(
+                queue.directories.is_empty()
+                    && queue.sub_queues.iter().all(|sub_queue| sub_queue.directories == 0)
+            );
         }
     }
 
@@ -279,7 +284,7 @@ mod tests {
         for round in 0..2 {
             for item in 0..3 * DIRECTORIES_MAX as u64 {
                 let directory = item % (DIRECTORIES_MAX as u64 + 100 * (round + 1));
-                queue.push(&Item { id: ItemId(item), directory, entries: 1, body: Vec::new() });
+                queue.push(&QueuedItem { id: ItemId(item), directory, entries: 1, body: Vec::new() });
             }
             assert_eq!(queue.directories.len(), DIRECTORIES_MAX);
             while queue.entries() > 100 * round.abs_diff(1) {
@@ -287,7 +292,7 @@ mod tests {
             }
         }
         assert!(queue.is_empty() && queue.directories.is_empty());
-        assert!(queue.lanes.iter().all(|lane| lane.directories == 0));
+        assert!(queue.sub_queues.iter().all(|sub_queue| sub_queue.directories == 0));
     }
 
     #[test]
@@ -297,7 +302,7 @@ mod tests {
             let mut queue = ItemQueue::default();
             for item in 0..400 {
                 let directory = (item / 20) * distance;
-                queue.push(&Item { id: ItemId(item), directory, entries: 64, body: Vec::new() });
+                queue.push(&QueuedItem { id: ItemId(item), directory, entries: 64, body: Vec::new() });
             }
             let bundle = queue.pop_bundle(1024);
             let directories: std::collections::HashSet<_> =

@@ -1,4 +1,4 @@
-//! How many clients copy one file: a performance model.
+//! Performance model that chooses the number of clients for one file.
 //!
 //! The time for `t` clients to copy a file together is predicted as
 //!
@@ -60,7 +60,7 @@ pub struct Rates {
 
 /// The team chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
+pub struct TeamChoice {
     /// Number of clients to use, at least one.
     pub clients: usize,
     /// Predicted time, if anything was measured.
@@ -115,17 +115,17 @@ fn blend(average: &mut Option<f64>, value: f64, weight: f64) {
 
 /// Chooses the size of a team.
 #[must_use]
-pub fn choose(question: &Question, rates: &Rates) -> Choice {
+pub fn choose(question: &Question, rates: &Rates) -> TeamChoice {
     let useful = question.useful();
     let (Some(client), Some(stripe)) = (rates.client, rates.stripe) else {
         let clients = useful.min(question.stripes.max(1) as usize);
-        return Choice { clients, seconds: None, best: None };
+        return TeamChoice { clients, seconds: None, best: None };
     };
     let time = |clients| seconds(question, clients, client, stripe);
     let best = (1..=useful).map(|clients| (time(clients), clients)).min_by(|a, b| a.0.total_cmp(&b.0));
     let (fastest, _) = best.unwrap_or((0.0, 1));
     let enough = (1..=useful).find(|&clients| time(clients) <= fastest * (1.0 + TOLERANCE)).unwrap_or(1);
-    Choice { clients: enough, seconds: Some(time(enough)), best }
+    TeamChoice { clients: enough, seconds: Some(time(enough)), best }
 }
 
 /// Predicts the seconds that `clients` clients need, if the rates were measured.
@@ -142,7 +142,7 @@ fn seconds(question: &Question, clients: usize, client: f64, stripe: f64) -> f64
     moving.max(storing) + clients as f64 * JOIN_SECONDS
 }
 
-impl Choice {
+impl TeamChoice {
     /// Returns the inputs and the choice as one line.
     #[must_use]
     pub fn remark(&self, question: &Question, rates: &Rates) -> String {

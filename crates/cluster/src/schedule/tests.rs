@@ -30,7 +30,7 @@ struct Pretended {
     work: Work,
     sent: usize,
     closed: bool,
-    hands: Vec<VecDeque<Order>>,
+    hands: Vec<VecDeque<SchedulerOrder>>,
     /// Files that their leaders can finish.
     finishing: Vec<FileId>,
     files: HashMap<FileId, Seen>,
@@ -38,7 +38,7 @@ struct Pretended {
     messages: u64,
     now: Duration,
     overs: u32,
-    orders: Vec<Order>,
+    orders: Vec<SchedulerOrder>,
 }
 
 /// A large file as its leader sees it.
@@ -85,7 +85,7 @@ impl Pretended {
                 assert!(!self.finishing.is_empty(), "nobody has anything to do, and it is not over");
                 let drawn = self.random.random_range(0..self.finishing.len());
                 let file = self.finishing.swap_remove(drawn);
-                self.tell(Event::FileOver { file });
+                self.send(SchedulerEvent::FileOver { file });
                 self.seen(file).over = true;
             } else {
                 let rank = busy[self.random.random_range(0..busy.len())];
@@ -106,7 +106,7 @@ impl Pretended {
             Some(&entries) => {
                 let body = self.sent.to_le_bytes().to_vec();
                 self.sent += 1;
-                self.tell(Event::Item(Item {
+                self.send(SchedulerEvent::Item(QueuedItem {
                     id: ItemId(self.sent as u64 - 1),
                     directory: 0,
                     entries,
@@ -115,14 +115,14 @@ impl Pretended {
             }
             None => {
                 self.closed = true;
-                self.tell(Event::Closed);
+                self.send(SchedulerEvent::Closed);
             }
         }
     }
 
-    fn carry_out(&mut self, rank: Rank, order: Order) {
+    fn carry_out(&mut self, rank: Rank, order: SchedulerOrder) {
         match order {
-            Order::Items { items, .. } => {
+            SchedulerOrder::Items { items, .. } => {
                 // The items of a bundle are reported in one message.
                 self.messages += 1;
                 for item in items {
@@ -131,10 +131,10 @@ impl Pretended {
                     }
                     self.item_times[item.id.0 as usize] += 1;
                     assert_eq!(item.body, (item.id.0 as usize).to_le_bytes(), "the item of another");
-                    self.tell(Event::ItemDone { rank, item: item.id });
+                    self.send(SchedulerEvent::ItemDone { rank, item: item.id });
                 }
             }
-            Order::Range { file, range, .. } => {
+            SchedulerOrder::Range { file, range, .. } => {
                 let failure_every = self.work.failure_every;
                 let moved = failure_every == 0 || self.random.random_range(0..failure_every) > 0;
                 let took = Duration::from_micros(self.random.random_range(0..1000));
@@ -142,7 +142,7 @@ impl Pretended {
                 let seen = self.seen(file);
                 seen.back += bytes;
                 seen.failed |= !moved;
-                self.tell(Event::RangeDone { rank, file, range, took, moved });
+                self.send(SchedulerEvent::RangeDone { rank, file, range, took, moved });
                 let seen = self.seen(file);
                 let whole = seen.back + bytes_of(&seen.file.done) == seen.file.size;
                 if seen.file.counted_by == CountedBy::Leader && !seen.over && (whole || !moved) {
@@ -168,20 +168,20 @@ impl Pretended {
         let file = LargeFile { id, leader, size, stripe_bytes, stripes, counted_by, done, ticket };
         self.files
             .insert(id, Seen { file: file.clone(), given: Vec::new(), back: 0, failed: false, over: false });
-        self.tell(Event::Open(file));
+        self.send(SchedulerEvent::Open(file));
     }
 
-    fn tell(&mut self, event: Event) {
+    fn send(&mut self, event: SchedulerEvent) {
         let mut orders = std::mem::take(&mut self.orders);
         self.now += Duration::from_micros(self.random.random_range(0..self.work.step_micros));
         self.scheduler.take(event, self.now, &mut orders);
         for order in orders.drain(..) {
             match &order {
-                Order::Items { to, .. } => {
+                SchedulerOrder::Items { to, .. } => {
                     self.messages += 1;
                     self.hands[to.index()].push_back(order);
                 }
-                Order::Range { to, file, leader, range, report_to, ticket } => {
+                SchedulerOrder::Range { to, file, leader, range, report_to, ticket } => {
                     let seen = self.seen(*file);
                     assert_eq!((*leader, &ticket[..]), (seen.file.leader, &file.0.to_le_bytes()[..]));
                     assert!(!seen.failed, "a range of a file that has failed");
@@ -194,7 +194,7 @@ impl Pretended {
                     seen.given.push(range.clone());
                     self.hands[to.index()].push_back(order);
                 }
-                Order::RangesOver { to, file, moved } => {
+                SchedulerOrder::RangesOver { to, file, moved } => {
                     let seen = self.seen(*file);
                     assert_eq!((*to, *moved), (seen.file.leader, !seen.failed));
                     assert_eq!(seen.back, bytes_of(&seen.given), "ranges are still in somebody's hands");
@@ -202,8 +202,8 @@ impl Pretended {
                     assert!(seen.file.counted_by == CountedBy::Master || counts_in_vain);
                     self.finishing.push(*file);
                 }
-                Order::Over => self.overs += 1,
-                Order::Remark(line) => assert!(!line.contains('\n')),
+                SchedulerOrder::Over => self.overs += 1,
+                SchedulerOrder::Remark(line) => assert!(!line.contains('\n')),
             }
         }
         self.orders = orders;
@@ -234,7 +234,7 @@ impl Pretended {
             assert!(given.iter().all(|range| range.start % file.stripe_bytes.max(1) == 0), "inside a stripe");
             assert!(*failed || bytes_of(&all) == file.size, "not every byte, and nothing failed");
         }
-        self.tell(Event::ItemDone { rank: Rank(1), item: ItemId(0) });
+        self.send(SchedulerEvent::ItemDone { rank: Rank(1), item: ItemId(0) });
         assert_eq!(self.overs, 1, "over twice");
     }
 }
@@ -300,12 +300,14 @@ fn entries_that_take_long_are_not_bundled() {
     let mut scheduler = Scheduler::new(vec![Rank(1), Rank(2)], LIMITS);
     let mut orders = Vec::new();
     for item in 0..5000 {
-        scheduler.take(Event::Item(item_of_one_entry(item)), Duration::ZERO, &mut orders);
+        scheduler.take(SchedulerEvent::Item(item_of_one_entry(item)), Duration::ZERO, &mut orders);
     }
-    let done = |seconds, orders: &mut Vec<Order>, scheduler: &mut Scheduler| {
-        let Order::Items { to, items } = orders.remove(0) else { unreachable!("there are only items") };
+    let done = |seconds, orders: &mut Vec<SchedulerOrder>, scheduler: &mut Scheduler| {
+        let SchedulerOrder::Items { to, items } = orders.remove(0) else {
+            unreachable!("there are only items")
+        };
         for item in &items {
-            let event = Event::ItemDone { rank: to, item: item.id };
+            let event = SchedulerEvent::ItemDone { rank: to, item: item.id };
             scheduler.take(event, Duration::from_secs(seconds), orders);
         }
         items.len()
@@ -319,8 +321,8 @@ fn entries_that_take_long_are_not_bundled() {
     assert_eq!(most, 256);
 }
 
-fn item_of_one_entry(id: u64) -> Item {
-    Item { id: ItemId(id), directory: id, entries: 1, body: Vec::new() }
+fn item_of_one_entry(id: u64) -> QueuedItem {
+    QueuedItem { id: ItemId(id), directory: id, entries: 1, body: Vec::new() }
 }
 
 #[test]
@@ -331,22 +333,24 @@ fn at_the_end_the_work_is_shared_evenly() {
         let mut orders = Vec::new();
         // A first round, so that something is measured.
         for item in 0..u64::from(workers) {
-            scheduler.take(Event::Item(item_of_one_entry(item)), Duration::ZERO, &mut orders);
+            scheduler.take(SchedulerEvent::Item(item_of_one_entry(item)), Duration::ZERO, &mut orders);
         }
         for item in workers.into()..5 * u64::from(workers) {
-            scheduler.note(Event::Item(item_of_one_entry(item)), Duration::ZERO, &mut Vec::new());
+            scheduler.note(SchedulerEvent::Item(item_of_one_entry(item)), Duration::ZERO, &mut Vec::new());
         }
-        scheduler.note(Event::Closed, Duration::ZERO, &mut Vec::new());
+        scheduler.note(SchedulerEvent::Closed, Duration::ZERO, &mut Vec::new());
         for order in std::mem::take(&mut orders) {
-            let Order::Items { to, items } = order else { unreachable!("there are only items") };
+            let SchedulerOrder::Items { to, items } = order else { unreachable!("there are only items") };
             scheduler.note(
-                Event::ItemDone { rank: to, item: items[0].id },
+                SchedulerEvent::ItemDone { rank: to, item: items[0].id },
                 Duration::from_millis(2),
                 &mut orders,
             );
         }
         scheduler.give(Duration::from_millis(2), &mut orders);
-        let size = |order: &Order| if let Order::Items { items, .. } = order { items.len() } else { 0 };
+        let size = |order: &SchedulerOrder| {
+            if let SchedulerOrder::Items { items, .. } = order { items.len() } else { 0 }
+        };
         let sizes: Vec<_> = orders.iter().map(size).collect();
         assert_eq!(sizes, vec![2; workers as usize], "half of an even share for each");
     }
@@ -370,21 +374,21 @@ fn a_team_is_no_larger_than_its_stripes_while_others_wait() {
             done,
             ticket,
         };
-        scheduler.note(Event::Open(file), Duration::ZERO, &mut orders);
+        scheduler.note(SchedulerEvent::Open(file), Duration::ZERO, &mut orders);
     }
     scheduler.give(Duration::ZERO, &mut orders);
     let mut teams = [0; 3];
     for order in &orders {
-        if let Order::Range { file, range, .. } = order
+        if let SchedulerOrder::Range { file, range, .. } = order
             && range.start < 12 << 20
         {
             teams[file.0 as usize] += 1;
         }
     }
-    let given = orders.iter().filter(|order| matches!(order, Order::Range { .. })).count();
+    let given = orders.iter().filter(|order| matches!(order, SchedulerOrder::Range { .. })).count();
     assert_eq!(given, 24, "two ranges for each of twelve");
     assert!(teams.iter().all(|&ranges| ranges >= 3), "a file was left to wait: {teams:?}");
-    let remarks = orders.iter().filter(|order| matches!(order, Order::Remark(_))).count();
+    let remarks = orders.iter().filter(|order| matches!(order, SchedulerOrder::Remark(_))).count();
     assert_eq!(remarks, 3, "one line for each choice");
 }
 
@@ -393,9 +397,9 @@ fn a_rank_is_slow_while_it_holds_work_and_completes_nothing() {
     let at = Duration::from_secs;
     let mut scheduler = Scheduler::new(vec![Rank(1), Rank(2)], LIMITS);
     let mut orders = Vec::new();
-    let item = |number| Item { id: ItemId(number), directory: 0, entries: 1, body: Vec::new() };
-    let send = |scheduler: &mut Scheduler, number, now, orders: &mut Vec<Order>| {
-        scheduler.take(Event::Item(item(number)), now, orders);
+    let item = |number| QueuedItem { id: ItemId(number), directory: 0, entries: 1, body: Vec::new() };
+    let send = |scheduler: &mut Scheduler, number, now, orders: &mut Vec<SchedulerOrder>| {
+        scheduler.take(SchedulerEvent::Item(item(number)), now, orders);
     };
     send(&mut scheduler, 1, at(100), &mut orders);
     assert_eq!(scheduler.slow_ranks(at(104)), []);
@@ -403,7 +407,7 @@ fn a_rank_is_slow_while_it_holds_work_and_completes_nothing() {
     assert_eq!(scheduler.slow_ranks(at(105)), [(Rank(1), at(5))]);
     send(&mut scheduler, 2, at(106), &mut orders);
     assert_eq!(scheduler.slow_ranks(at(112)), [(Rank(1), at(12)), (Rank(2), at(6))]);
-    scheduler.take(Event::ItemDone { rank: Rank(1), item: ItemId(1) }, at(113), &mut orders);
+    scheduler.take(SchedulerEvent::ItemDone { rank: Rank(1), item: ItemId(1) }, at(113), &mut orders);
     assert_eq!(scheduler.slow_ranks(at(200)), [(Rank(2), at(94))]);
 }
 
@@ -425,15 +429,15 @@ fn alone() -> (usize, Vec<usize>) {
     let now = Duration::ZERO;
     for id in 0..140 {
         let (directory, entries) = (id / 7, if id % 7 < 6 { 64 } else { 16 });
-        let item = Item { id: ItemId(id), directory, entries, body: Vec::new() };
-        scheduler.note(Event::Item(item), now, &mut orders);
+        let item = QueuedItem { id: ItemId(id), directory, entries, body: Vec::new() };
+        scheduler.note(SchedulerEvent::Item(item), now, &mut orders);
     }
-    scheduler.take(Event::Closed, now, &mut orders);
+    scheduler.take(SchedulerEvent::Closed, now, &mut orders);
     let (mut now, mut bundles, mut seen) = (now, 0, Vec::new());
     let mut hand = VecDeque::new();
     loop {
         let given = orders.drain(..).filter_map(|order| match order {
-            Order::Items { items, .. } => Some(items),
+            SchedulerOrder::Items { items, .. } => Some(items),
             _ => None,
         });
         hand.extend(given);
@@ -447,7 +451,7 @@ fn alone() -> (usize, Vec<usize>) {
         now += Duration::from_millis(28) * entries / directories.len() as u32;
         bundles += 1;
         for item in bundle {
-            scheduler.take(Event::ItemDone { rank: Rank(1), item: item.id }, now, &mut orders);
+            scheduler.take(SchedulerEvent::ItemDone { rank: Rank(1), item: item.id }, now, &mut orders);
         }
     }
 }

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Digest};
 
-use super::parse::{Expected, Listed, ParseError};
-use super::write::Record;
+use super::parse::{ExpectedHash, ManifestEntry, ParseError};
+use super::write::HashRecord;
 
 #[derive(Serialize, Deserialize)]
-struct Object<'a> {
+struct JsonRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none", borrow)]
     path: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none", borrow)]
@@ -29,9 +29,9 @@ struct Object<'a> {
 }
 
 /// Appends an object, without the end of the line.
-pub(super) fn append(out: &mut Vec<u8>, record: &Record<'_>) {
+pub(super) fn append(out: &mut Vec<u8>, record: &HashRecord<'_>) {
     let path = std::str::from_utf8(record.path).ok();
-    let object = Object {
+    let object = JsonRecord {
         path: path.map(Cow::Borrowed),
         path_b64: path.is_none().then(|| BASE64_STANDARD.encode(record.path).into()),
         size: record.size,
@@ -42,8 +42,8 @@ pub(super) fn append(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend(serde_json::to_vec(&object).unwrap_or_default());
 }
 
-pub(super) fn parse(line: &[u8]) -> Result<Listed, ParseError> {
-    let object: Object<'_> = serde_json::from_slice(line).map_err(|_| ParseError::Malformed)?;
+pub(super) fn parse(line: &[u8]) -> Result<ManifestEntry, ParseError> {
+    let object: JsonRecord<'_> = serde_json::from_slice(line).map_err(|_| ParseError::Malformed)?;
     let path = match (object.path, object.path_b64) {
         (Some(path), None) => path.into_owned().into_bytes(),
         (None, Some(path)) => BASE64_STANDARD.decode(path.as_bytes()).map_err(|_| ParseError::BadName)?,
@@ -54,5 +54,5 @@ pub(super) fn parse(line: &[u8]) -> Result<Listed, ParseError> {
     }
     let algorithm = Algorithm::of_name(&object.algorithm).ok_or(ParseError::UnknownAlgorithm)?;
     let digest = Digest::parse(algorithm, object.hash.as_bytes()).ok_or(ParseError::BadHash)?;
-    Ok(Listed { path, size: object.size, expected: Expected::Known(digest) })
+    Ok(ManifestEntry { path, size: object.size, expected: ExpectedHash::Known(digest) })
 }

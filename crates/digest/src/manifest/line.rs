@@ -8,13 +8,13 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// A line that is being collected.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct LineCollector {
     line: Vec<u8>,
     number: u64,
     is_too_long: bool,
 }
 
-impl Lines {
+impl LineCollector {
     /// Adds a piece. Calls `take` with the number and the content of each complete line, or with
     /// `None` if the line is too long.
     pub(super) fn feed(&mut self, mut bytes: &[u8], take: &mut impl FnMut(u64, Option<&[u8]>)) {
@@ -26,7 +26,7 @@ impl Lines {
         self.add(bytes);
     }
 
-    /// Takes the last line, if it has no end.
+    /// Passes on the last line if no newline ended it.
     pub(super) fn finish(&mut self, take: &mut impl FnMut(u64, Option<&[u8]>)) {
         if !self.line.is_empty() || self.is_too_long {
             self.end(take);

@@ -16,8 +16,8 @@ use roxmltree::{Document, Node};
 
 use crate::algorithm::{Algorithm, Digest};
 
-use super::parse::{Expected, Listed, ParseError, Parsed};
-use super::write::{Creator, Record, WriteError};
+use super::parse::{ExpectedHash, ManifestEntry, ManifestLine, ParseError};
+use super::write::{Creator, HashRecord, WriteError};
 
 const NAMESPACE: &str = "urn:ASC:MHL:v2.0";
 
@@ -55,7 +55,7 @@ impl HashList {
         xml.end("processinfo");
     }
 
-    pub(super) fn record(&mut self, out: &mut Vec<u8>, record: &Record<'_>) -> Result<(), WriteError> {
+    pub(super) fn record(&mut self, out: &mut Vec<u8>, record: &HashRecord<'_>) -> Result<(), WriteError> {
         let path = std::str::from_utf8(record.path).ok().filter(|path| path.chars().all(is_in_xml));
         let path = path.ok_or(WriteError::NameNotInMhl)?;
         let algorithm = record.digest.algorithm();
@@ -177,8 +177,10 @@ fn date_time(time: SystemTime) -> String {
 }
 
 /// Parses a hash list. Each file is an item, or an error with the line of its element.
-pub(super) fn parse(bytes: &[u8], hint: Option<Algorithm>, take: &mut impl FnMut(Parsed)) {
-    let fail = |take: &mut dyn FnMut(Parsed), line| take(Parsed { line, listed: Err(ParseError::Malformed) });
+pub(super) fn parse(bytes: &[u8], hint: Option<Algorithm>, take: &mut impl FnMut(ManifestLine)) {
+    let fail = |take: &mut dyn FnMut(ManifestLine), line| {
+        take(ManifestLine { line, listed: Err(ParseError::Malformed) })
+    };
     let Ok(text) = std::str::from_utf8(bytes) else { return fail(take, 1) };
     let document = match Document::parse(text) {
         Ok(document) => document,
@@ -194,11 +196,11 @@ pub(super) fn parse(bytes: &[u8], hint: Option<Algorithm>, take: &mut impl FnMut
         let start = hash.range().start;
         line += bytes[counted..start].iter().filter(|byte| **byte == b'\n').count() as u64;
         counted = start;
-        take(Parsed { line, listed: listed(hash, hint) });
+        take(ManifestLine { line, listed: listed(hash, hint) });
     }
 }
 
-fn listed(hash: Node<'_, '_>, hint: Option<Algorithm>) -> Result<Listed, ParseError> {
+fn listed(hash: Node<'_, '_>, hint: Option<Algorithm>) -> Result<ManifestEntry, ParseError> {
     let elements = || hash.children().filter(Node::is_element);
     let path_element = elements().find(|node| node.tag_name().name() == "path").ok_or(ParseError::BadName)?;
     let path = text(path_element).into_bytes();
@@ -214,7 +216,7 @@ fn listed(hash: Node<'_, '_>, hint: Option<Algorithm>) -> Result<Listed, ParseEr
     known.sort_by_key(|(algorithm, _)| Some(*algorithm) != hint);
     let (algorithm, node) = known.first().ok_or(ParseError::UnknownAlgorithm)?;
     let digest = Digest::parse(*algorithm, text(*node).trim().as_bytes()).ok_or(ParseError::BadHash)?;
-    Ok(Listed { path, size, expected: Expected::Known(digest) })
+    Ok(ManifestEntry { path, size, expected: ExpectedHash::Known(digest) })
 }
 
 /// Returns the text of an element. It is in several parts if there are comments in it.

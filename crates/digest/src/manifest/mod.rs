@@ -10,8 +10,9 @@
 //! A [`Writer`] appends records to a buffer. A [`Parser`] is given a manifest in pieces and returns
 //! its records; it recognises the format by itself.
 //!
-//! Promises: what a writer wrote, a parser returns, whatever the name. A parser never panics, and
-//! keeps no more than a line of bounded length, except that an MHL file is kept whole.
+//! Promises: a parser returns the records that a writer wrote, for any names. A parser never
+//! panics, and buffers no more than a line of bounded length, except that an MHL file is buffered
+//! whole.
 
 mod json;
 mod line;
@@ -20,9 +21,28 @@ mod parse;
 mod text;
 mod write;
 
-pub use parse::{Expected, Listed, ParseError, Parsed, Parser};
+pub use parse::{ExpectedHash, ManifestEntry, ManifestLine, ParseError, Parser};
 pub use text::append_escaped;
-pub use write::{Creator, Record, WriteError, Writer};
+pub use write::{Creator, HashRecord, WriteError, Writer};
+
+/// End of a manifest's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineEnd {
+    /// A line feed; names are escaped.
+    #[default]
+    LineFeed,
+    /// NUL; names aren't escaped.
+    Nul,
+}
+
+impl LineEnd {
+    fn byte(self) -> u8 {
+        match self {
+            Self::LineFeed => b'\n',
+            Self::Nul => 0,
+        }
+    }
+}
 
 /// A format of manifests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

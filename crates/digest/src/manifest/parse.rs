@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::algorithm::{Algorithm, Digest};
 
-use super::line::Lines;
+use super::line::LineCollector;
 use super::text::TextParser;
 use super::{json, mhl};
 
@@ -15,18 +15,18 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A file in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ManifestEntry {
     /// Its path.
     pub path: Vec<u8>,
     /// Its length, in bytes, if the manifest has it.
     pub size: Option<u64>,
     /// Its hash.
-    pub expected: Expected,
+    pub expected: ExpectedHash,
 }
 
 /// The hash that a manifest has for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedHash {
     /// Of a known algorithm.
     Known(Digest),
     /// 64 digits without an algorithm: BLAKE3 from `b3sum`, or SHA-256 from `sha256sum`.
@@ -38,7 +38,7 @@ pub enum Expected {
     },
 }
 
-impl Expected {
+impl ExpectedHash {
     /// Interprets digits without an algorithm: those of the hinted one, or else the algorithm
     /// is judged by their number. 32 digits are MD5: if XXH128 were tried too, anyone could make
     /// another file that passes for one with this MD5.
@@ -95,23 +95,23 @@ impl std::error::Error for ParseError {}
 
 /// A line of a manifest that lists a file, or should.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ManifestLine {
     /// Number of the line, from 1.
     pub line: u64,
     /// The file.
-    pub listed: Result<Listed, ParseError>,
+    pub listed: Result<ManifestEntry, ParseError>,
 }
 
 /// Parses a manifest that comes in pieces of any size.
 pub struct Parser {
     hint: Option<Algorithm>,
-    state: State,
+    state: ParserState,
 }
 
-enum State {
-    /// The first bytes, too few to tell the format.
+enum ParserState {
+    /// The first bytes, too few to detect the format.
     Undecided(Vec<u8>),
-    Lines(Lines, TextParser),
+    Lines(LineCollector, TextParser),
     Document(Vec<u8>),
     TooLong,
 }
@@ -120,12 +120,12 @@ impl Parser {
     /// Creates a parser. Hashes without an algorithm are of the hinted one.
     #[must_use]
     pub fn new(hint: Option<Algorithm>) -> Self {
-        Self { hint, state: State::Undecided(Vec::new()) }
+        Self { hint, state: ParserState::Undecided(Vec::new()) }
     }
 
-    /// Parses a piece, and calls `take` with what it completes.
-    pub fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(Parsed)) {
-        if let State::Undecided(first) = &mut self.state {
+    /// Parses a piece of the manifest, and calls `take` with each line that it completes.
+    pub fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(ManifestLine)) {
+        if let ParserState::Undecided(first) = &mut self.state {
             first.extend_from_slice(bytes);
             // A byte order mark and the character after it.
             if first.len() > BYTE_ORDER_MARK.len() {
@@ -136,40 +136,40 @@ impl Parser {
         }
     }
 
-    /// Parses what is left.
-    pub fn finish(mut self, mut take: impl FnMut(Parsed)) {
+    /// Parses the remaining bytes.
+    pub fn finish(mut self, mut take: impl FnMut(ManifestLine)) {
         self.decide(&mut take);
         match self.state {
-            State::Lines(mut lines, mut text) => {
+            ParserState::Lines(mut lines, mut text) => {
                 lines.finish(&mut |number, line| parse_line(&mut text, self.hint, number, line, &mut take));
             }
-            State::Document(document) => mhl::parse(&document, self.hint, &mut take),
-            State::Undecided(_) | State::TooLong => {}
+            ParserState::Document(document) => mhl::parse(&document, self.hint, &mut take),
+            ParserState::Undecided(_) | ParserState::TooLong => {}
         }
     }
 
-    fn decide(&mut self, take: &mut impl FnMut(Parsed)) {
-        let State::Undecided(first) = &mut self.state else { return };
+    fn decide(&mut self, take: &mut impl FnMut(ManifestLine)) {
+        let ParserState::Undecided(first) = &mut self.state else { return };
         let first = std::mem::take(first);
         let is_document = first.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&first).starts_with(b"<");
         self.state = match is_document {
-            true => State::Document(Vec::new()),
-            false => State::Lines(Lines::default(), TextParser::default()),
+            true => ParserState::Document(Vec::new()),
+            false => ParserState::Lines(LineCollector::default(), TextParser::default()),
         };
         self.add(&first, take);
     }
 
-    fn add(&mut self, bytes: &[u8], take: &mut impl FnMut(Parsed)) {
+    fn add(&mut self, bytes: &[u8], take: &mut impl FnMut(ManifestLine)) {
         match &mut self.state {
-            State::Lines(lines, text) => {
+            ParserState::Lines(lines, text) => {
                 lines.feed(bytes, &mut |number, line| parse_line(text, self.hint, number, line, take));
             }
-            State::Document(document) if document.len() + bytes.len() > DOCUMENT_BYTES_MAX => {
-                self.state = State::TooLong;
-                take(Parsed { line: 1, listed: Err(ParseError::TooLong) });
+            ParserState::Document(document) if document.len() + bytes.len() > DOCUMENT_BYTES_MAX => {
+                self.state = ParserState::TooLong;
+                take(ManifestLine { line: 1, listed: Err(ParseError::TooLong) });
             }
-            State::Document(document) => document.extend_from_slice(bytes),
-            State::Undecided(_) | State::TooLong => {}
+            ParserState::Document(document) => document.extend_from_slice(bytes),
+            ParserState::Undecided(_) | ParserState::TooLong => {}
         }
     }
 }
@@ -180,7 +180,7 @@ fn parse_line(
     hint: Option<Algorithm>,
     number: u64,
     line: Option<&[u8]>,
-    take: &mut impl FnMut(Parsed),
+    take: &mut impl FnMut(ManifestLine),
 ) {
     let listed = match line {
         None => Err(ParseError::TooLong),
@@ -188,5 +188,5 @@ fn parse_line(
         Some(line @ [b'{', ..]) => json::parse(line),
         Some(line) => text.parse(line, hint),
     };
-    take(Parsed { line: number, listed });
+    take(ManifestLine { line: number, listed });
 }

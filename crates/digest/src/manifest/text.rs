@@ -1,13 +1,14 @@
 //! Lines with a hash and a name, in the forms of coreutils and BSD.
 //!
-//! A line whose name was escaped begins with a backslash. Parsing accepts and refuses what
-//! `sha256sum -c` does.
+//! A line whose name was escaped begins with a backslash. The parser accepts the same lines as
+//! `sha256sum -c`.
 
 use memchr::memrchr;
 
 use crate::algorithm::{Algorithm, Digest};
 
-use super::parse::{Expected, Listed, ParseError};
+use super::LineEnd;
+use super::parse::{ExpectedHash, ManifestEntry, ParseError};
 
 /// Appends a name, escaped if necessary. Returns true if it was.
 fn append_name(out: &mut Vec<u8>, name: &[u8]) -> bool {
@@ -37,28 +38,28 @@ pub fn append_escaped(out: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
-/// Appends a line that ends with NUL, in which nothing is escaped, or with a line feed.
-fn append_line(out: &mut Vec<u8>, zero: bool, before: &[u8], name: &[u8], after: &[u8]) {
+/// Appends a line.
+fn append_line(out: &mut Vec<u8>, end: LineEnd, before: &[u8], name: &[u8], after: &[u8]) {
     let start = out.len();
     out.extend(before);
-    if zero {
+    if end == LineEnd::Nul {
         out.extend(name);
     } else if append_name(out, name) {
         out.insert(start, b'\\');
     }
     out.extend(after);
-    out.push(if zero { 0 } else { b'\n' });
+    out.push(end.byte());
 }
 
 /// Appends `HASH  NAME`.
-pub(super) fn append_plain(out: &mut Vec<u8>, zero: bool, digest: &Digest, name: &[u8]) {
-    append_line(out, zero, format!("{digest}  ").as_bytes(), name, b"");
+pub(super) fn append_plain(out: &mut Vec<u8>, end: LineEnd, digest: &Digest, name: &[u8]) {
+    append_line(out, end, format!("{digest}  ").as_bytes(), name, b"");
 }
 
 /// Appends `TAG (NAME) = HASH`.
-pub(super) fn append_tagged(out: &mut Vec<u8>, zero: bool, digest: &Digest, name: &[u8]) {
+pub(super) fn append_tagged(out: &mut Vec<u8>, end: LineEnd, digest: &Digest, name: &[u8]) {
     let before = format!("{} (", digest.algorithm().tag());
-    append_line(out, zero, before.as_bytes(), name, format!(") = {digest}").as_bytes());
+    append_line(out, end, before.as_bytes(), name, format!(") = {digest}").as_bytes());
 }
 
 /// Undoes the escaping of a name.
@@ -92,13 +93,17 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
 #[derive(Default)]
 pub(super) struct TextParser {
     /// True if names come after a single blank, as in reversed BSD lines; `None` before the first
-    /// line that tells. The forms must not be mixed: a name may begin with a blank.
+    /// line that decides. The forms must not be mixed: a name may begin with a blank.
     single_blank: Option<bool>,
 }
 
 impl TextParser {
     /// Parses a line without its end.
-    pub(super) fn parse(&mut self, line: &[u8], hint: Option<Algorithm>) -> Result<Listed, ParseError> {
+    pub(super) fn parse(
+        &mut self,
+        line: &[u8],
+        hint: Option<Algorithm>,
+    ) -> Result<ManifestEntry, ParseError> {
         let line = without_blanks(line);
         let (line, is_escaped) = match line.strip_prefix(b"\\") {
             Some(line) => (line, true),
@@ -112,21 +117,21 @@ impl TextParser {
         if path.is_empty() || path.contains(&0) {
             return Err(ParseError::BadName);
         }
-        Ok(Listed { path, size: None, expected })
+        Ok(ManifestEntry { path, size: None, expected })
     }
 
     fn plain<'a>(
         &mut self,
         line: &'a [u8],
         hint: Option<Algorithm>,
-    ) -> Result<(&'a [u8], Expected), ParseError> {
+    ) -> Result<(&'a [u8], ExpectedHash), ParseError> {
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digits, rest) = line.split_at(digits);
         let (blank, name) = rest.split_first().ok_or(ParseError::Malformed)?;
         if !is_blank(blank) || name.is_empty() {
             return Err(ParseError::Malformed);
         }
-        let expected = Expected::untagged(digits, hint)?;
+        let expected = ExpectedHash::untagged(digits, hint)?;
         let has_mode = name.len() > 1 && matches!(name[0], b' ' | b'*');
         match (has_mode, self.single_blank) {
             (false, Some(false)) => return Err(ParseError::Malformed),
@@ -140,7 +145,7 @@ impl TextParser {
 }
 
 /// Parses a line that begins with the tag of an algorithm; `None` if there is none.
-fn tagged(line: &[u8]) -> Option<Result<(&[u8], Expected), ParseError>> {
+fn tagged(line: &[u8]) -> Option<Result<(&[u8], ExpectedHash), ParseError>> {
     let tag = line.iter().position(|byte| matches!(byte, b' ' | b'('))?;
     let algorithm = Algorithm::of_tag(&line[..tag])?;
     let rest = &line[tag..];
@@ -151,7 +156,7 @@ fn tagged(line: &[u8]) -> Option<Result<(&[u8], Expected), ParseError>> {
         let (name, after) = (&rest[..end], without_blanks(&rest[end + 1..]));
         let digits = without_blanks(after.strip_prefix(b"=").ok_or(ParseError::Malformed)?);
         let digest = Digest::parse(algorithm, digits).ok_or(ParseError::BadHash)?;
-        Ok((name, Expected::Known(digest)))
+        Ok((name, ExpectedHash::Known(digest)))
     };
     Some(parts())
 }

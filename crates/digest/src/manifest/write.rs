@@ -6,11 +6,11 @@ use std::time::SystemTime;
 use crate::algorithm::{Algorithm, Digest};
 
 use super::mhl::{self, HashList};
-use super::{Format, json, text};
+use super::{Format, LineEnd, json, text};
 
 /// A file in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct HashRecord<'a> {
     /// Its path.
     pub path: &'a [u8],
     /// Its length, in bytes. `None` for streams.
@@ -51,36 +51,34 @@ impl fmt::Display for WriteError {
 impl std::error::Error for WriteError {}
 
 /// Writes a manifest, record by record.
-pub struct Writer(Kind);
+pub struct Writer(WriterFormat);
 
-enum Kind {
-    /// The lines of this format, which end with NUL if true.
-    Lines(Format, bool),
+enum WriterFormat {
+    Lines(Format, LineEnd),
     Mhl(HashList),
 }
 
 impl Writer {
-    /// Creates a writer. With `zero`, lines end with NUL, and names aren't escaped; an MHL file has
-    /// no lines. `creator` is written to MHL files.
+    /// Creates a writer. `end` is ignored for an MHL file; `creator` is written to MHL files only.
     ///
     /// # Errors
     /// If the format can't have hashes of the algorithm.
     pub fn new(
         format: Format,
         algorithm: Algorithm,
-        zero: bool,
+        end: LineEnd,
         creator: &Creator,
     ) -> Result<Self, WriteError> {
         Ok(Self(match format {
             Format::Mhl if !mhl::has(algorithm) => return Err(WriteError::NotInMhl(algorithm)),
-            Format::Mhl => Kind::Mhl(HashList::new(creator)),
-            lines => Kind::Lines(lines, zero),
+            Format::Mhl => WriterFormat::Mhl(HashList::new(creator)),
+            lines => WriterFormat::Lines(lines, end),
         }))
     }
 
-    /// Appends what comes before the first record.
+    /// Appends the header, which comes before the first record.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
-        if let Kind::Mhl(list) = &self.0 {
+        if let WriterFormat::Mhl(list) = &self.0 {
             list.begin(out);
         }
     }
@@ -89,24 +87,24 @@ impl Writer {
     ///
     /// # Errors
     /// If it can't be written in this format. Nothing is appended.
-    pub fn record(&mut self, out: &mut Vec<u8>, record: &Record<'_>) -> Result<(), WriteError> {
+    pub fn record(&mut self, out: &mut Vec<u8>, record: &HashRecord<'_>) -> Result<(), WriteError> {
         match &mut self.0 {
-            Kind::Lines(Format::Json, zero) => {
+            WriterFormat::Lines(Format::Json, end) => {
                 json::append(out, record);
-                out.push(if *zero { 0 } else { b'\n' });
+                out.push(end.byte());
             }
-            Kind::Lines(Format::Bsd, zero) => {
-                text::append_tagged(out, *zero, &record.digest, record.path);
+            WriterFormat::Lines(Format::Bsd, end) => {
+                text::append_tagged(out, *end, &record.digest, record.path);
             }
-            Kind::Lines(_, zero) => text::append_plain(out, *zero, &record.digest, record.path),
-            Kind::Mhl(list) => list.record(out, record)?,
+            WriterFormat::Lines(_, end) => text::append_plain(out, *end, &record.digest, record.path),
+            WriterFormat::Mhl(list) => list.record(out, record)?,
         }
         Ok(())
     }
 
-    /// Appends what comes after the last record.
+    /// Appends the trailer, which comes after the last record.
     pub fn end(&mut self, out: &mut Vec<u8>) {
-        if let Kind::Mhl(list) = &self.0 {
+        if let WriterFormat::Mhl(list) = &self.0 {
             list.end(out);
         }
     }

@@ -1,4 +1,4 @@
-//! What a journal knows after it was cut off, damaged or interrupted, and which files are refused.
+//! Content of a journal after truncation, damage or an interruption, and files that are refused.
 
 use super::*;
 

@@ -8,8 +8,8 @@ use haul_flow::{Context, Stages, lock};
 use super::Bzip2;
 use super::job::Job;
 use haul_bzip2_codec::cut::Cutter;
-use haul_bzip2_codec::decode::{Block, Content, Decoder, Wrong};
-use haul_bzip2_codec::unpack::{Piece, Stop, Unpacker};
+use haul_bzip2_codec::decode::{BlockContent, DecodeError, DecodedBlock, Decoder};
+use haul_bzip2_codec::unpack::{InputPiece, Stop, Unpacker};
 
 const READ_BYTES: usize = 1 << 20;
 
@@ -27,10 +27,10 @@ impl Decompress {
 }
 
 impl Stages<Bzip2> for Decompress {
-    type Piece = Piece;
-    type Made = (Piece, Option<Result<Block, Wrong>>);
+    type Piece = InputPiece;
+    type Made = (InputPiece, Option<Result<DecodedBlock, DecodeError>>);
 
-    fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Piece> {
+    fn next(&self, cx: &Context<'_, Bzip2>) -> Option<InputPiece> {
         let mut cutter = lock(&self.cutter);
         let (cutter, is_over) = &mut *cutter;
         if *is_over {
@@ -50,7 +50,7 @@ impl Stages<Bzip2> for Decompress {
         }
     }
 
-    fn work(&self, cx: &Context<'_, Bzip2>, piece: Piece) -> Self::Made {
+    fn work(&self, cx: &Context<'_, Bzip2>, piece: InputPiece) -> Self::Made {
         let decode =
             |bit| cx.tool().decoders.with(Decoder::default, |decoder| decoder.decode(&piece.bytes, bit));
         let made = piece.candidate.map(decode);
@@ -64,7 +64,7 @@ impl Stages<Bzip2> for Decompress {
             return;
         }
         self.job.took(cx, piece.bytes.len());
-        let mut pass = |content: Content| content.pass(&mut |bytes| self.job.write(cx, bytes));
+        let mut pass = |content: BlockContent| content.pass(&mut |bytes| self.job.write(cx, bytes));
         if let Err(why) = unpacker.take(&piece, made, &mut pass) {
             *stop = Some(why);
         }

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{DirHandle, EntryOutcome, OpenFile, Problem, Tally, lock};
-use haul_journal::{EntryKey, Journal, MadeDirectory, Stamp, State, is_settled};
+use haul_journal::{EntryKey, Journal, MadeDirectory, Stamp, StampedState, is_past_clock_tick};
 use haul_sys::{Error, Fd, Stat, file_system_id, stat, stat_at};
 
 use super::durable;
@@ -76,13 +76,13 @@ struct Written {
 impl JournaledFile {
     /// Begins a file whose source was just stat'ed; `None` without a journal.
     pub(super) fn begin(copier: &Copier, source: &Stat) -> Option<Self> {
-        let is_settled = AtomicBool::new(is_settled(source));
+        let is_settled = AtomicBool::new(is_past_clock_tick(source));
         copier.journal.as_ref().map(|_| Self { is_settled, written: OnceLock::new() })
     }
 
     /// Forgets the content, which is copied again from a source that was just stat'ed.
     pub(super) fn begin_again(&self, source: &Stat) {
-        self.is_settled.store(is_settled(source), Ordering::Relaxed);
+        self.is_settled.store(is_past_clock_tick(source), Ordering::Relaxed);
     }
 
     /// Notes what was written to an open target.
@@ -175,7 +175,7 @@ fn stays_as(copy: EntryCopy<'_>, (state, known): (&JournalState, Stamp), source:
 /// another name of a file. `source` was stat'ed before.
 pub(super) fn record(copy: EntryCopy<'_>, source: &Stat) {
     // Another user may have replaced it by now.
-    if is_settled(source) && !copy.entry.node.own.is_shared {
+    if is_past_clock_tick(source) && !copy.entry.node.own.is_shared {
         record_if(copy, source, |_| true);
     }
 }
@@ -235,6 +235,6 @@ fn stamp(copy: EntryCopy<'_>, state: &JournalState, source: &Stat, target: &Stat
     let (from, to) = (&copy.entry.node.source, &copy.entry.node.own.held);
     let source_system = state.file_system_of(from, || copy.cx.cache().open(from))?;
     let target_system = state.file_system_of(to, || copy.open_directory())?;
-    let of_target = if has_other_names(copy, source) { State::of_linked } else { State::new };
-    Some(Stamp::of(&State::new(source_system, source), &of_target(target_system, target)))
+    let of_target = if has_other_names(copy, source) { StampedState::of_linked } else { StampedState::new };
+    Some(Stamp::of(&StampedState::new(source_system, source), &of_target(target_system, target)))
 }

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::Problem;
-use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
+use haul_striping::{Bearer, FileLayout, FileSystems, LayoutError, Striped, create, is_placement};
 use haul_sys::{Error, Fd, Identity, Mode, Open, Stat, device_of, open};
 
 use super::CopyKind;
@@ -60,7 +60,7 @@ pub(super) struct Original<'a> {
     /// The source's `stat`.
     pub(super) stat: &'a Stat,
     /// Layout for a new file.
-    pub(super) layout: Option<&'a Layout>,
+    pub(super) layout: Option<&'a FileLayout>,
 }
 
 impl<'a> Original<'a> {
@@ -71,10 +71,14 @@ impl<'a> Original<'a> {
 }
 
 /// Reads the layout for the copy of a source, if layouts are copied.
-pub(super) fn wanted(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), bearer: Bearer) -> Option<Layout> {
+pub(super) fn wanted(
+    copy: EntryCopy<'_>,
+    (source, stat): (&Fd, &Stat),
+    bearer: Bearer,
+) -> Option<FileLayout> {
     let LayoutRule::Copy { reduce, keep_first_target } = copy.options.layout else { return None };
     let how = copy.copier.layouts.systems.striped(source, stat.identity.device);
-    let layout = match Layout::of(source, how, bearer) {
+    let layout = match FileLayout::of(source, how, bearer) {
         Ok(layout) => layout?,
         Err(refusal) => {
             remark(copy, &copy.entry.path(), &refusal);
@@ -90,11 +94,11 @@ pub(super) fn make_file(
     copy: EntryCopy<'_>,
     (directory, name): (&Fd, &CStr),
     mode: Mode,
-    layout: Option<&Layout>,
+    layout: Option<&FileLayout>,
 ) -> Result<Fd, Error> {
     let Some(layout) = layout else { return open(directory, name, Open::create(mode)) };
     let there = copy.copier.layouts.systems.striped(directory, copy.entry.node.own.held.identity().device);
-    let created = create((directory, name), mode, layout, there)?;
+    let created = create(directory, name, mode, layout, there)?;
     if let Some(refusal) = created.refusal {
         tell_refusal(copy, &copy.target_path(), &refusal);
     }
@@ -106,22 +110,22 @@ pub(super) fn give_to_directory(copy: EntryCopy<'_>, source: (&Fd, &Stat), (made
     let Some(layout) = wanted(copy, source, Bearer::Directory) else { return };
     let there = copy.copier.layouts.systems.striped(made, stat.identity.device);
     let given =
-        if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(Refusal::Elsewhere) };
+        if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(LayoutError::Elsewhere) };
     if let Err(refusal) = given {
         tell_refusal(copy, &copy.target_path(), &refusal);
     }
 }
 
-fn tell_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
+fn tell_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &LayoutError) {
     remark(copy, path, refusal);
-    if matches!(refusal, Refusal::Elsewhere) || copy.copier.layouts.told.swap(true, Ordering::Relaxed) {
+    if matches!(refusal, LayoutError::Elsewhere) || copy.copier.layouts.told.swap(true, Ordering::Relaxed) {
         return;
     }
     let problem = Problem::new(CopyKind::Layout).naming(path).naming(refusal.to_string().into_bytes());
     copy.cx.problem(problem.as_warning());
 }
 
-fn remark(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
+fn remark(copy: EntryCopy<'_>, path: &[u8], refusal: &LayoutError) {
     if copy.cx.report().wants_debug() {
         let path = String::from_utf8_lossy(path);
         copy.cx.report().debug(&format!("{path}: layout differs from the source's: {refusal}"));

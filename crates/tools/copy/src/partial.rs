@@ -25,7 +25,7 @@ use std::sync::Mutex;
 
 use haul_digest::PieceValue;
 use haul_flow::{Finished, OpenFile, lock};
-use haul_journal::{EntryKey, Journal, PartialFile, Stamp, is_settled};
+use haul_journal::{EntryKey, Journal, PartialFile, Stamp, is_past_clock_tick};
 use haul_sys::{Errno, Error, Fd, Mode, Open, Stat, TEMPORARY_PREFIX};
 use haul_sys::{open, remove, stat, synchronize, truncate};
 
@@ -79,7 +79,7 @@ pub(super) fn create(
     let is_long = source.stat.size > SEGMENT_BYTES && copy.entry.node.owner.is_none();
     let Some(state) = copy.copier.journal.as_ref().filter(|_| is_long) else { return Ok(None) };
     // In a directory that others may write to, anyone may have changed the file since.
-    let is_safe = is_settled(source.stat) && !copy.entry.node.own.is_shared;
+    let is_safe = is_past_clock_tick(source.stat) && !copy.entry.node.own.is_shared;
     let (true, Some(key), Some(run)) = (is_safe, journaled::key_of(copy), copy.copier.temporary_names.get())
     else {
         return Ok(None);

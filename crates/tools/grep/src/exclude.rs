@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use haul_patterns::glob::{End, Glob, literal};
+use haul_patterns::glob::{Glob, MatchEnd, literal};
 
 /// One `--include`, `--exclude` or `--exclude-dir` option.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Rules {
         let named = starts.iter().filter_map(|name| self.names.get(*name)).max().copied();
         let globs =
             self.globs.iter().rev().take_while(|(place, ..)| named.is_none_or(|named| *place > named.0));
-        let fits = |glob: &Glob| starts.iter().any(|name| glob.matches(name, End::Name));
+        let fits = |glob: &Glob| starts.iter().any(|name| glob.matches(name, MatchEnd::Name));
         let globbed = globs.into_iter().find(|(_, glob, _)| fits(glob)).map(|(_, _, include)| *include);
         match globbed.or(named.map(|(_, include)| include)) {
             Some(include) => !include,

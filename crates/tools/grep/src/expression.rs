@@ -24,7 +24,7 @@ use super::program::Program;
 use super::query::{Extent, Query};
 use super::word_chars::WordChars;
 use super::words::{self, Words};
-use haul_patterns::Refused;
+use haul_patterns::InvalidPattern;
 use haul_patterns::bracket::Alphabet;
 
 /// How a candidate line is confirmed.
@@ -58,7 +58,7 @@ impl Expression {
     ///
     /// # Errors
     /// If a pattern is invalid or too big.
-    pub(super) fn new(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Self, Refused> {
+    pub(super) fn new(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Self, InvalidPattern> {
         let alphabet = query.alphabet();
         let mut looks = LookMatcher::new();
         looks.set_line_terminator(alphabet.terminator);

@@ -56,7 +56,7 @@ use haul_flow::{
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
 pub use exclude::Rule;
-pub use haul_patterns::Refused;
+pub use haul_patterns::InvalidPattern;
 pub use kind::GrepKind;
 pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
 pub use pattern::Syntax;

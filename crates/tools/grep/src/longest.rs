@@ -11,7 +11,7 @@ use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use super::automaton::{CACHE_BYTES, SIZE_MAX, too_big};
-use haul_patterns::Refused;
+use haul_patterns::InvalidPattern;
 
 /// Finds the last place where a match with a given start can end.
 pub(super) struct Longest {
@@ -28,7 +28,7 @@ pub(super) struct Cache {
 }
 
 impl Longest {
-    pub(super) fn new(hir: &Hir, looks: &LookMatcher) -> Result<Self, Refused> {
+    pub(super) fn new(hir: &Hir, looks: &LookMatcher) -> Result<Self, InvalidPattern> {
         let config = thompson::Config::new()
             // The text may be anything, not only UTF-8.
             .utf8(false)

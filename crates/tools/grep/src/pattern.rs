@@ -5,10 +5,10 @@
 //! literal, what an empty alternative matches, which `{` opens an interval. No set contains the
 //! line terminator, so no match spans lines.
 
-use haul_patterns::Refused;
+use haul_patterns::InvalidPattern;
 use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
-use haul_patterns::bracket::{self, Alphabet, Place};
+use haul_patterns::bracket::{self, Alphabet, BracketContext};
 
 use super::PatternWarning;
 
@@ -116,7 +116,7 @@ pub(super) fn read(
     syntax: Syntax,
     alphabet: Alphabet,
     warnings: &mut Vec<PatternWarning>,
-) -> Result<Node, Refused> {
+) -> Result<Node, InvalidPattern> {
     let extended = syntax == Syntax::Extended;
     let mut parser =
         Parser { text, at: 0, extended, alphabet, groups: 0, open: 0, closed: Vec::new(), warnings };
@@ -125,7 +125,7 @@ pub(super) fn read(
     }
     let node = parser.alternation()?;
     if parser.at < text.len() {
-        return Err(Refused::UnmatchedClose);
+        return Err(InvalidPattern::UnmatchedClose);
     }
     Ok(node)
 }
@@ -193,7 +193,7 @@ impl Parser<'_> {
         (token, length)
     }
 
-    fn alternation(&mut self) -> Result<Node, Refused> {
+    fn alternation(&mut self) -> Result<Node, InvalidPattern> {
         let before = self.closed.clone();
         let mut branches = vec![self.branch()?];
         while let (Token::Bar, length) = self.token() {
@@ -207,7 +207,7 @@ impl Parser<'_> {
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternate(branches) })
     }
 
-    fn branch(&mut self) -> Result<Node, Refused> {
+    fn branch(&mut self) -> Result<Node, InvalidPattern> {
         let mut nodes = Vec::new();
         let begin = self.at;
         while self.at < self.text.len() {
@@ -227,7 +227,7 @@ impl Parser<'_> {
 
     /// Parses an atom and its repetitions. `first` is true for the first atom of a branch, `begins`
     /// if nothing before it can be repeated.
-    fn piece(&mut self, first: bool, begins: bool) -> Result<Node, Refused> {
+    fn piece(&mut self, first: bool, begins: bool) -> Result<Node, InvalidPattern> {
         let mut node = if begins { self.beginning(first)? } else { self.atom(first)? };
         let is_nothing = match &node {
             Node::Look(_) => begins,
@@ -246,7 +246,7 @@ impl Parser<'_> {
             }
             depth += 1;
             if depth > DEPTH_MAX {
-                return Err(Refused::TooBig);
+                return Err(InvalidPattern::TooBig);
             }
             node = Node::Repeat(Box::new(node), least, most);
         }
@@ -254,7 +254,7 @@ impl Parser<'_> {
     }
 
     /// Parses an atom where nothing before it can be repeated.
-    fn beginning(&mut self, first: bool) -> Result<Node, Refused> {
+    fn beginning(&mut self, first: bool) -> Result<Node, InvalidPattern> {
         self.check_close()?;
         let (token, length) = self.token();
         if !matches!(token, Token::Star | Token::Plus | Token::Question | Token::Brace) {
@@ -276,11 +276,11 @@ impl Parser<'_> {
 
     /// Rejects a group that ends right after dangling repetitions: the C library consumes that `)`
     /// as a literal and then reports a missing one.
-    fn check_close(&self) -> Result<(), Refused> {
+    fn check_close(&self) -> Result<(), InvalidPattern> {
         let rest = &self.text[self.at..];
         let often = rest.iter().take_while(|byte| b"*+?{".contains(byte)).count();
         if self.extended && self.open > 0 && often > 0 && rest.get(often) == Some(&b')') {
-            return Err(Refused::UnmatchedOpen);
+            return Err(InvalidPattern::UnmatchedOpen);
         }
         Ok(())
     }
@@ -297,7 +297,7 @@ impl Parser<'_> {
     }
 
     /// Parses a repetition operator, if there is one.
-    fn repetition(&mut self) -> Result<Option<(u32, Option<u32>)>, Refused> {
+    fn repetition(&mut self) -> Result<Option<(u32, Option<u32>)>, InvalidPattern> {
         let (token, length) = self.token();
         let often = match token {
             Token::Star => (0, None),
@@ -311,7 +311,7 @@ impl Parser<'_> {
     }
 
     /// Parses an interval. An invalid one is literal text in extended syntax, an error in basic.
-    fn interval(&mut self, opening: usize) -> Result<Option<(u32, Option<u32>)>, Refused> {
+    fn interval(&mut self, opening: usize) -> Result<Option<(u32, Option<u32>)>, InvalidPattern> {
         let mut at = self.at + opening;
         let mut number = || {
             let begin = at;
@@ -333,22 +333,22 @@ impl Parser<'_> {
         if !is_closed || second_comma || (least.is_none() && !comma) {
             return match (self.extended, at == self.text.len() || self.text[at..] == *b"\\") {
                 (true, _) => Ok(None),
-                (false, true) => Err(Refused::UnmatchedBrace),
-                (false, false) => Err(Refused::InvalidInterval),
+                (false, true) => Err(InvalidPattern::UnmatchedBrace),
+                (false, false) => Err(InvalidPattern::InvalidInterval),
             };
         }
         let least = least.unwrap_or(0);
         if most.is_some_and(|most| least > most) {
-            return Err(Refused::InvalidInterval);
+            return Err(InvalidPattern::InvalidInterval);
         }
         if least.max(most.unwrap_or(0)) > REPETITIONS_MAX {
-            return Err(Refused::TooBig);
+            return Err(InvalidPattern::TooBig);
         }
         self.at = at + closing.len();
         Ok(Some((least, most)))
     }
 
-    fn atom(&mut self, first: bool) -> Result<Node, Refused> {
+    fn atom(&mut self, first: bool) -> Result<Node, InvalidPattern> {
         if let (Token::Open, length) = self.token() {
             self.at += length;
             return self.group();
@@ -356,9 +356,9 @@ impl Parser<'_> {
         match &self.text[self.at..] {
             [b'[', rest @ ..] => {
                 if rest.is_empty() {
-                    return Err(Refused::Invalid);
+                    return Err(InvalidPattern::Invalid);
                 }
-                let (class, length) = bracket::read(rest, self.alphabet, Place::Expression)?;
+                let (class, length) = bracket::read(rest, self.alphabet, BracketContext::Expression)?;
                 self.at += 1 + length;
                 Ok(Node::Set(class))
             }
@@ -374,7 +374,7 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(Node::Look(Look::EndLF))
             }
-            [b'\\'] => Err(Refused::TrailingBackslash),
+            [b'\\'] => Err(InvalidPattern::TrailingBackslash),
             [b'\\', byte, ..] => {
                 self.at += 1;
                 match self.escape(*byte)? {
@@ -395,7 +395,7 @@ impl Parser<'_> {
         rest.is_empty() || rest.starts_with(b"\\)") || rest.starts_with(b"\\|")
     }
 
-    fn escape(&self, byte: u8) -> Result<Option<Node>, Refused> {
+    fn escape(&self, byte: u8) -> Result<Option<Node>, InvalidPattern> {
         let words = |look: Look, ascii: Look| Node::Look(if self.alphabet.utf8 { look } else { ascii });
         Ok(Some(match byte {
             b'<' => words(Look::WordStartUnicode, Look::WordStartAscii),
@@ -405,14 +405,14 @@ impl Parser<'_> {
             // In GNU grep, each line is a buffer of its own.
             b'`' => Node::Look(Look::StartLF),
             b'\'' => Node::Look(Look::EndLF),
-            b'w' => Node::Set(self.alphabet.class(b"word", false)),
-            b'W' => Node::Set(self.alphabet.class(b"word", true)),
-            b's' => Node::Set(self.alphabet.class(b"space", false)),
-            b'S' => Node::Set(self.alphabet.class(b"space", true)),
+            b'w' => Node::Set(self.alphabet.class(b"word")),
+            b'W' => Node::Set(self.alphabet.class_complement(b"word")),
+            b's' => Node::Set(self.alphabet.class(b"space")),
+            b'S' => Node::Set(self.alphabet.class_complement(b"space")),
             b'1'..=b'9' => {
                 let number = usize::from(byte - b'0');
                 if !self.closed.contains(&number) {
-                    return Err(Refused::InvalidBackReference);
+                    return Err(InvalidPattern::InvalidBackReference);
                 }
                 Node::Back(number)
             }
@@ -420,15 +420,15 @@ impl Parser<'_> {
         }))
     }
 
-    fn group(&mut self) -> Result<Node, Refused> {
+    fn group(&mut self) -> Result<Node, InvalidPattern> {
         self.groups += 1;
         self.open += 1;
         if self.open > DEPTH_MAX {
-            return Err(Refused::TooBig);
+            return Err(InvalidPattern::TooBig);
         }
         let number = self.groups;
         let node = self.alternation()?;
-        let (Token::Close, length) = self.token() else { return Err(Refused::UnmatchedOpen) };
+        let (Token::Close, length) = self.token() else { return Err(InvalidPattern::UnmatchedOpen) };
         self.at += length;
         self.open -= 1;
         self.closed.push(number);

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use haul_patterns::Refused;
+use haul_patterns::InvalidPattern;
 use haul_sys::pcre2::CompileError;
 
 /// Why patterns can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternError {
     /// A basic or extended regular expression is invalid.
-    Refused(Refused),
+    Refused(InvalidPattern),
     /// PCRE2 rejects the Perl pattern.
     Perl(CompileError),
     /// There are several Perl patterns, which can't be combined.
@@ -36,8 +36,8 @@ impl std::error::Error for PatternError {
     }
 }
 
-impl From<Refused> for PatternError {
-    fn from(refused: Refused) -> Self {
+impl From<InvalidPattern> for PatternError {
+    fn from(refused: InvalidPattern) -> Self {
         Self::Refused(refused)
     }
 }

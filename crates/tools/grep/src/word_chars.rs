@@ -15,7 +15,7 @@ impl WordChars {
     pub(super) fn new(alphabet: Alphabet) -> Self {
         // Folding case would only add to the set.
         let alphabet = Alphabet { ignore_case: false, ..alphabet };
-        Self { alphabet, set: alphabet.class(b"word", false) }
+        Self { alphabet, set: alphabet.class(b"word") }
     }
 
     /// True if the character before a position is a word character.

@@ -17,7 +17,7 @@ use regex_syntax::hir::Hir;
 use super::automaton::regex;
 use super::longest::{self, Longest};
 use super::word_chars::WordChars;
-use haul_patterns::Refused;
+use haul_patterns::InvalidPattern;
 use haul_patterns::bracket::Alphabet;
 
 /// Patterns that must match whole words.
@@ -51,7 +51,7 @@ impl Words {
         (plain, whole): (&Hir, &Hir),
         looks: &LookMatcher,
         alphabet: Alphabet,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, InvalidPattern> {
         let closely = if alphabet.utf8 {
             let always = plain.properties().minimum_len() == Some(0);
             Some(Closely { always, plain: Longest::new(plain, looks)?, letters: WordChars::new(alphabet) })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
-use haul_digest::manifest::{Expected, Listed, Parsed, Parser};
+use haul_digest::manifest::{ExpectedHash, ManifestEntry, ManifestLine, Parser};
 use haul_flow::{FlowKind, Operand, Problem, Report, Session, Split, Standard, lock};
 use haul_sys::{EntryType, Errno, Error, Fd, Names, Open, c_string, open_path, read_on, standard_input};
 
@@ -43,7 +43,7 @@ pub(super) struct Manifest {
 
 struct Record {
     path: Box<[u8]>,
-    expected: Expected,
+    expected: ExpectedHash,
 }
 
 #[derive(Default)]
@@ -348,9 +348,16 @@ impl Manifest {
         removed
     }
 
-    fn add(&mut self, Parsed { line, listed }: Parsed, options: &CheckOptions, report: &dyn Report) {
+    fn add(
+        &mut self,
+        ManifestLine { line, listed }: ManifestLine,
+        options: &CheckOptions,
+        report: &dyn Report,
+    ) {
         match listed {
-            Ok(Listed { path, expected, .. }) => self.records.push(Record { path: path.into(), expected }),
+            Ok(ManifestEntry { path, expected, .. }) => {
+                self.records.push(Record { path: path.into(), expected })
+            }
             Err(_) => {
                 self.bad_lines += 1;
                 if options.printed == Printed::BadLines {

@@ -22,7 +22,7 @@ mod task;
 
 use std::ffi::CString;
 
-use haul_digest::manifest::{WriteError, Writer};
+use haul_digest::manifest::{LineEnd, WriteError, Writer};
 use haul_flow::{
     Block, CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure,
     Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Policy, Pool, Probe, Problem, Report,
@@ -67,7 +67,8 @@ pub fn sum_by(
     report: &dyn Report,
 ) -> Result<Outcome, Problem> {
     let Listing { format, zero, creator } = listing;
-    let writer = Writer::new(*format, options.algorithm, *zero, creator);
+    let end = if *zero { LineEnd::Nul } else { LineEnd::LineFeed };
+    let writer = Writer::new(*format, options.algorithm, end, creator);
     let writer = writer.map_err(|error| {
         let algorithm = match error {
             WriteError::NotInMhl(algorithm) => algorithm.name(),

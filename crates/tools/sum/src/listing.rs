@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_digest::manifest::{Record, WriteError, Writer};
+use haul_digest::manifest::{HashRecord, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
 use haul_flow::{Problem, Report, Standard, lock};
 use haul_sys::{Identity, c_string};
@@ -207,7 +207,7 @@ impl State {
                 return;
             }
         };
-        let listed = writer.record(text, &Record { path: &path, size, digest });
+        let listed = writer.record(text, &HashRecord { path: &path, size, digest });
         let is_due = text.len() >= TEXT_BYTES;
         if let Err(WriteError::NotInMhl(_) | WriteError::NameNotInMhl) = listed {
             self.note(report, Err(Problem::new(SumKind::NotInMhl).naming(path.to_vec())));

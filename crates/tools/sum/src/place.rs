@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_digest::Digest;
-use haul_digest::manifest::Expected;
+use haul_digest::manifest::ExpectedHash;
 use haul_sys::Error;
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ struct GroupRecord {
 
 impl Group {
     /// Adds a record, unless the group is full or has the name.
-    pub(super) fn add(&mut self, name: &CStr, number: u64, expected: &Expected) -> bool {
+    pub(super) fn add(&mut self, name: &CStr, number: u64, expected: &ExpectedHash) -> bool {
         let is_full = self.is_input || self.records.len() >= GROUP_RECORDS_MAX;
         if is_full || self.find(name).is_some() {
             return false;
@@ -55,11 +55,11 @@ impl Group {
     }
 
     /// Returns the number of the record with this name, and its hash.
-    pub(super) fn find(&self, name: &CStr) -> Option<(u64, Expected)> {
+    pub(super) fn find(&self, name: &CStr) -> Option<(u64, ExpectedHash)> {
         let record = self.records.iter().find(|record| record.name.as_c_str() == name)?;
         let expected = match record.other {
-            None => Expected::Known(record.digest),
-            Some(sha256) => Expected::Either { blake3: record.digest, sha256 },
+            None => ExpectedHash::Known(record.digest),
+            Some(sha256) => ExpectedHash::Either { blake3: record.digest, sha256 },
         };
         Some((record.number, expected))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use haul_digest::manifest::Expected;
+use haul_digest::manifest::ExpectedHash;
 use haul_digest::{Algorithm, Digest};
 use haul_sys::Error;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub(super) enum Task {
     /// Compute its hash.
     Sum(Algorithm),
     /// Check it against this record of a manifest.
-    Check { record: u64, expected: Expected },
+    Check { record: u64, expected: ExpectedHash },
 }
 
 /// The result for a file, as it is sent to the process that walks.
@@ -51,8 +51,9 @@ impl Learned {
     pub(super) fn first(&self, task: &Task) -> Algorithm {
         match task {
             Task::Sum(algorithm) => *algorithm,
-            Task::Check { expected: Expected::Known(digest), .. } => digest.algorithm(),
-            Task::Check { expected: Expected::Either { .. }, .. } => match self.0.load(Ordering::Relaxed) {
+            Task::Check { expected: ExpectedHash::Known(digest), .. } => digest.algorithm(),
+            Task::Check { expected: ExpectedHash::Either { .. }, .. } => match self.0.load(Ordering::Relaxed)
+            {
                 SHA256 => Algorithm::Sha256,
                 _ => Algorithm::Blake3,
             },

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use super::options::{Exclude, Options};
-use haul_patterns::glob::{End, Glob, literal};
+use haul_patterns::glob::{Glob, MatchEnd, literal};
 
 /// Compiled exclusion patterns. Those without wildcards are in hash tables, so that a long list
 /// costs no more than a short one.
@@ -83,7 +83,7 @@ impl Excludes {
             || (0..starts.len()).any(|first| self.floating.has(name, &components, first))
             || self.globs.iter().any(|(glob, is_anchored)| {
                 let starts = if *is_anchored || glob.begins_anywhere() { &starts[..1] } else { starts };
-                starts.iter().any(|start| glob.matches(&name[*start..], End::Component))
+                starts.iter().any(|start| glob.matches(&name[*start..], MatchEnd::Component))
             })
     }
 }

@@ -4,7 +4,7 @@
 //! `user.*` unless a pattern of the user asks for more, as in GNU tar.
 
 use super::options::Options;
-use haul_patterns::glob::{End, Glob};
+use haul_patterns::glob::{Glob, MatchEnd};
 
 #[derive(Clone, Debug)]
 pub(crate) struct XattrSelection {
@@ -28,7 +28,7 @@ impl XattrSelection {
     }
 
     fn wants(&self, key: &[u8], by_default: bool) -> bool {
-        let matches = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(key, End::Name));
+        let matches = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(key, MatchEnd::Name));
         let included = if self.include.is_empty() { by_default } else { matches(&self.include) };
         included && !matches(&self.exclude)
     }

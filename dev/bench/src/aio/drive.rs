@@ -25,18 +25,18 @@ use haul_engine::{Call, Done, Engine, Op, Outcome, Wait};
 use haul_sys::{Buffer, Cache, Fd};
 
 use crate::aio::file::TestFile;
-use crate::aio::order::Order;
-use crate::aio::settings::{Settings, Transfer};
+use crate::aio::order::RecordOrder;
+use crate::aio::settings::{AioSettings, TransferKind};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::noise::Noise;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Job<'a> {
+pub(crate) struct AioJob<'a> {
     pub(crate) file: &'a TestFile,
-    pub(crate) settings: Settings,
-    pub(crate) transfer: Transfer,
-    pub(crate) order: &'a Order,
+    pub(crate) settings: AioSettings,
+    pub(crate) transfer: TransferKind,
+    pub(crate) order: &'a RecordOrder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,8 +47,8 @@ pub(crate) struct Timing {
 }
 
 /// Transfers every record through `engine`.
-pub(crate) fn run(engine: &mut dyn Engine, job: &Job<'_>, interrupt: &Interrupt) -> Result<Timing> {
-    let mut run = Run::new(engine, job)?;
+pub(crate) fn run(engine: &mut dyn Engine, job: &AioJob<'_>, interrupt: &Interrupt) -> Result<Timing> {
+    let mut run = AioRun::new(engine, job)?;
     let began = Instant::now();
     while run.finished < job.order.count() {
         interrupt.check()?;
@@ -58,7 +58,7 @@ pub(crate) fn run(engine: &mut dyn Engine, job: &Job<'_>, interrupt: &Interrupt)
 }
 
 /// A record in flight, or space for one.
-struct Slot {
+struct RecordSlot {
     record: u32,
     /// Bytes already transferred, after a short transfer.
     moved: usize,
@@ -66,12 +66,12 @@ struct Slot {
     buffer: Option<Buffer>,
 }
 
-struct Run<'a> {
+struct AioRun<'a> {
     engine: &'a mut dyn Engine,
-    job: &'a Job<'a>,
+    job: &'a AioJob<'a>,
     descriptor: Arc<Fd>,
     /// One per record in flight; an operation's token is its slot number.
-    slots: Vec<Slot>,
+    slots: Vec<RecordSlot>,
     free: Vec<usize>,
     /// Records issued at a time.
     iteration: usize,
@@ -82,16 +82,16 @@ struct Run<'a> {
     done: Vec<Done>,
 }
 
-impl<'a> Run<'a> {
-    fn new(engine: &'a mut dyn Engine, job: &'a Job<'a>) -> Result<Run<'a>> {
-        let Settings { depth, per_iteration, record_bytes, seed, .. } = job.settings;
+impl<'a> AioRun<'a> {
+    fn new(engine: &'a mut dyn Engine, job: &'a AioJob<'a>) -> Result<AioRun<'a>> {
+        let AioSettings { depth, per_iteration, record_bytes, seed, .. } = job.settings;
         let depth = depth.min(engine.caps().depth).min(job.order.count() as usize).max(1);
         let slot = |_| {
             let mut buffer = Buffer::new(record_bytes);
             Noise::new(seed, u64::MAX).fill(&mut buffer.bytes_mut()[..record_bytes]);
-            Slot { record: 0, moved: 0, buffer: Some(buffer) }
+            RecordSlot { record: 0, moved: 0, buffer: Some(buffer) }
         };
-        Ok(Run {
+        Ok(AioRun {
             engine,
             job,
             descriptor: job.file.open(job.transfer)?,
@@ -130,7 +130,9 @@ impl<'a> Run<'a> {
     fn begin(&mut self, slot: usize, record: u32) {
         let slot = &mut self.slots[slot];
         (slot.record, slot.moved) = (record, 0);
-        if let (Transfer::Write | Transfer::SyncWrite, Some(buffer)) = (self.job.transfer, &mut slot.buffer) {
+        if let (TransferKind::Write | TransferKind::SyncWrite, Some(buffer)) =
+            (self.job.transfer, &mut slot.buffer)
+        {
             self.job.file.stamp(record).put(buffer.bytes_mut());
         }
     }
@@ -144,7 +146,7 @@ impl<'a> Run<'a> {
         let (file, cache) = (Arc::clone(&self.descriptor), Cache::Keep);
         let offset = self.job.settings.offset(slot.record) + slot.moved as u64;
         let call = match self.job.transfer {
-            Transfer::Read => Call::Read {
+            TransferKind::Read => Call::Read {
                 file,
                 offset,
                 buffer,
@@ -152,7 +154,7 @@ impl<'a> Run<'a> {
                 wait: Wait::Allowed,
                 cache,
             },
-            Transfer::Write | Transfer::SyncWrite => {
+            TransferKind::Write | TransferKind::SyncWrite => {
                 Call::Write { file, offset, buffer, range: slot.moved..record_bytes, cache }
             }
         };
@@ -201,7 +203,7 @@ impl<'a> Run<'a> {
         if moved == 0 {
             return Err(unreliable(format!("nothing was moved of record {}", slot.record)));
         }
-        if self.job.transfer == Transfer::Read && slot.moved == 0 {
+        if self.job.transfer == TransferKind::Read && slot.moved == 0 {
             self.job.file.stamp(slot.record).check(&buffer.bytes()[..moved])?;
         }
         slot.moved += moved;

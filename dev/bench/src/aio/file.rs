@@ -18,7 +18,7 @@ use std::sync::Arc;
 use haul_sys::{Advice, Errno, Fd, Open};
 use rustix::fs::{AtFlags, FsWord, StatxFlags};
 
-use crate::aio::settings::{Settings, Transfer};
+use crate::aio::settings::{AioSettings, TransferKind};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::noise::Noise;
@@ -31,7 +31,7 @@ const TMPFS: FsWord = 0x0102_1994;
 /// Maximum number of attempts to drop the file from memory; pages in use at that moment stay.
 const DROPS_MAX: u32 = 20;
 
-/// How certain it is that nothing of the file is in the page cache.
+/// Certainty that nothing of the file is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
     Surely,
@@ -43,7 +43,7 @@ pub(crate) enum Dropped {
 pub(crate) struct TestFile {
     file: File,
     directory: PathBuf,
-    settings: Settings,
+    settings: AioSettings,
     /// Last writer of the records: 0 for the creation of the file, then the write round.
     generation: u64,
 }
@@ -54,7 +54,7 @@ impl TestFile {
     /// # Errors
     ///
     /// [`Error::Refused`], before anything is written, if direct I/O is requested but unavailable.
-    pub(crate) fn make(directory: &Path, settings: Settings, interrupt: &Interrupt) -> Result<TestFile> {
+    pub(crate) fn make(directory: &Path, settings: AioSettings, interrupt: &Interrupt) -> Result<TestFile> {
         let file = tempfile::tempfile_in(directory).map_err(Error::doing("make a file in", directory))?;
         let mut made = TestFile { file, directory: directory.to_owned(), settings, generation: 0 };
         if settings.direct {
@@ -77,18 +77,18 @@ impl TestFile {
         }
         let look = rustix::fs::statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
         let look = look.map_err(|errno| self.failed("look at", errno.into()))?;
-        let told = look.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+        let is_reported = look.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
         let (least, alignment) = (u64::from(look.stx_dio_offset_align), self.settings.alignment);
         let impossible = || refused(format!("the file system of {name} refuses --direct (O_DIRECT)"));
-        if told && least == 0 {
+        if is_reported && least == 0 {
             return Err(impossible());
         }
-        if told && least > alignment {
+        if is_reported && least > alignment {
             return Err(refused(format!(
                 "--alignment {alignment}: the file system of {name} takes direct I/O in multiples of {least}"
             )));
         }
-        match self.open(Transfer::Read) {
+        match self.open(TransferKind::Read) {
             Err(Error::Io { source, .. }) if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 Err(impossible())
             }
@@ -122,11 +122,11 @@ impl TestFile {
     }
 
     /// Reopens the file in the mode that a kind of transfer needs.
-    pub(crate) fn open(&self, transfer: Transfer) -> Result<Arc<Fd>> {
+    pub(crate) fn open(&self, transfer: TransferKind) -> Result<Arc<Fd>> {
         let how = match transfer {
-            Transfer::Read => Open::READ,
-            Transfer::Write => Open::WRITE,
-            Transfer::SyncWrite => Open::WRITE.synchronous(),
+            TransferKind::Read => Open::READ,
+            TransferKind::Write => Open::WRITE,
+            TransferKind::SyncWrite => Open::WRITE.synchronous(),
         };
         let how = if self.settings.direct { how.direct() } else { how };
         let opened = CString::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
@@ -189,7 +189,7 @@ impl TestFile {
 
     /// Makes the error of a failed call on the file.
     pub(crate) fn failed(&self, verb: &str, source: io::Error) -> Error {
-        let Settings { file_bytes, .. } = self.settings;
+        let AioSettings { file_bytes, .. } = self.settings;
         Error::Io {
             doing: format!(
                 "{verb} the file of {file_bytes} bytes in {} (it is removed again)",

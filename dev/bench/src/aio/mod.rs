@@ -27,18 +27,18 @@ use std::time::Instant;
 
 use haul_engine::{ENGINES, Engine, Listed, Ops, Setup};
 
-use crate::compare::Verdict;
+use crate::compare::CompareVerdict;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::machine::Machine;
-use crate::names::Named;
+use crate::machine::MachineFacts;
+use crate::names::ValueName;
 
-use drive::Job;
+use drive::AioJob;
 use file::{Dropped, TestFile};
-use order::Order;
-use outcome::{Refused, Report, Round, Rounds, Row};
-use settings::Settings;
-pub(crate) use settings::{AioOptions, Pattern, Transfer};
+use order::RecordOrder;
+use outcome::{AioReport, EngineFigures, Round, Rounds, UnavailableEngine};
+use settings::AioSettings;
+pub(crate) use settings::{AccessPattern, AioOptions, TransferKind};
 
 /// Runs the benchmark, writing the table or the JSON to `output` and progress to `progress`.
 ///
@@ -50,12 +50,17 @@ pub(crate) fn aio(
     output: &mut dyn Write,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
-) -> Result<Verdict> {
-    let settings = Settings::new(options)?;
+) -> Result<CompareVerdict> {
+    let settings = AioSettings::new(options)?;
     let (engines, refused) = engines(&options.engine, settings)?;
     let file = TestFile::make(&options.directory, settings, interrupt)?;
-    let report =
-        Report { machine: Machine::look(), settings, cache_checked: true, refused, results: Vec::new() };
+    let report = AioReport {
+        machine: MachineFacts::look(),
+        settings,
+        cache_checked: true,
+        refused,
+        results: Vec::new(),
+    };
     let mut benchmark = Benchmark { file, engines, report, output, progress, interrupt };
     if !options.json {
         let heading = outcome::heading(&benchmark.report);
@@ -77,11 +82,14 @@ pub(crate) fn aio(
             .and_then(|()| benchmark.output.write_all(b"\n"))
             .map_err(Error::no_output)?;
     }
-    Ok(Verdict::Good)
+    Ok(CompareVerdict::Good)
 }
 
 /// Finds the engines asked for, and those the kernel refuses.
-fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>, Vec<Refused>)> {
+fn engines(
+    names: &[String],
+    settings: AioSettings,
+) -> Result<(Vec<&'static Listed>, Vec<UnavailableEngine>)> {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for listed in
         ENGINES.iter().filter(|listed| names.is_empty() || names.iter().any(|name| name == listed.name))
@@ -89,7 +97,7 @@ fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>
         match make(listed, settings) {
             Ok(_) => usable.push(listed),
             Err(error) if names.is_empty() => {
-                refused.push(Refused { engine: listed.name, why: error.to_string() })
+                refused.push(UnavailableEngine { engine: listed.name, why: error.to_string() })
             }
             Err(error) => return Err(error),
         }
@@ -97,7 +105,7 @@ fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>
     Ok((usable, refused))
 }
 
-fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
+fn make(listed: &Listed, settings: AioSettings) -> Result<Box<dyn Engine>> {
     // Several operations in flight per file; engines with a choice then keep writes in flight, too.
     let setup = Setup { ops: Some(Ops::Multi), ..Setup::of_depth(settings.depth) };
     listed.make(&setup).map_err(|error| {
@@ -111,7 +119,7 @@ fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
 struct Benchmark<'a> {
     file: TestFile,
     engines: Vec<&'static Listed>,
-    report: Report,
+    report: AioReport,
     output: &'a mut dyn Write,
     progress: &'a mut dyn Write,
     interrupt: &'a Interrupt,
@@ -119,11 +127,11 @@ struct Benchmark<'a> {
 
 impl Benchmark<'_> {
     /// Runs all rounds of all engines for one pattern and kind.
-    fn run(&mut self, pattern: Pattern, kind: Transfer) -> Result<Vec<Row>> {
-        let Settings { records, seed, rounds, direct, .. } = self.report.settings;
+    fn run(&mut self, pattern: AccessPattern, kind: TransferKind) -> Result<Vec<EngineFigures>> {
+        let AioSettings { records, seed, rounds, direct, .. } = self.report.settings;
         let mut results = vec![Rounds::default(); self.engines.len()];
         for round in 0..=rounds {
-            let order = Order::new(pattern, records, seed, round);
+            let order = RecordOrder::new(pattern, records, seed, round);
             for (listed, result) in self.engines.clone().into_iter().zip(&mut results) {
                 let once = self.round(listed, &order, kind)?;
                 let line = format!(
@@ -143,24 +151,24 @@ impl Benchmark<'_> {
         Ok(rows.filter_map(|(listed, result)| result.row(listed.name, pattern, kind, direct)).collect())
     }
 
-    fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer) -> Result<Round> {
+    fn round(&mut self, listed: &Listed, order: &RecordOrder, kind: TransferKind) -> Result<Round> {
         let settings = self.report.settings;
         if self.file.drop_cache()? == Dropped::AsFarAsKnown {
             self.report.cache_checked = false;
         }
-        if kind != Transfer::Read {
+        if kind != TransferKind::Read {
             self.file.begin_generation();
         }
         let mut engine = make(listed, settings)?;
-        let job = Job { file: &self.file, settings, transfer: kind, order };
+        let job = AioJob { file: &self.file, settings, transfer: kind, order };
         let timing = drive::run(&mut *engine, &job, self.interrupt)?;
         let mut fsync_seconds = None;
-        if kind == Transfer::Write {
+        if kind == TransferKind::Write {
             let began = Instant::now();
             self.file.synchronize()?;
             fsync_seconds = Some(began.elapsed().as_secs_f64());
         }
-        if kind != Transfer::Read {
+        if kind != TransferKind::Read {
             self.file.verify()?;
         }
         let speed = settings.file_bytes as f64 / timing.seconds / 1e6;

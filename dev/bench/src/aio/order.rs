@@ -3,7 +3,7 @@
 //! Promises: every record comes exactly once; the same (seed, round) pair gives the same order on
 //! every machine.
 
-use crate::aio::settings::Pattern;
+use crate::aio::settings::AccessPattern;
 use crate::noise::Noise;
 
 /// Separates the streams of random orders from those of the records' contents, which start at 0.
@@ -11,19 +11,19 @@ const STREAMS: u64 = 1 << 32;
 
 /// An order of the records `0..count`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct RecordOrder {
     count: u32,
     /// The record at each position; not needed for a sequential order.
     shuffled: Option<Vec<u32>>,
 }
 
-impl Order {
-    pub(crate) fn new(pattern: Pattern, count: u32, seed: u64, round: u32) -> Order {
+impl RecordOrder {
+    pub(crate) fn new(pattern: AccessPattern, count: u32, seed: u64, round: u32) -> RecordOrder {
         let shuffled = match pattern {
-            Pattern::Sequential => None,
-            Pattern::Random => Some(shuffle(count, Noise::new(seed, STREAMS + u64::from(round)))),
+            AccessPattern::Sequential => None,
+            AccessPattern::Random => Some(shuffle(count, Noise::new(seed, STREAMS + u64::from(round)))),
         };
-        Order { count, shuffled }
+        RecordOrder { count, shuffled }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -57,16 +57,16 @@ fn shuffle(count: u32, mut noise: Noise) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn taken(order: &Order) -> Vec<u32> {
+    fn taken(order: &RecordOrder) -> Vec<u32> {
         (0..=order.count()).filter_map(|position| order.record(position)).collect()
     }
 
     #[test]
     fn every_order_takes_each_record_once() {
-        for pattern in [Pattern::Sequential, Pattern::Random] {
+        for pattern in [AccessPattern::Sequential, AccessPattern::Random] {
             for count in [1, 2, 3, 16, 1_000] {
-                let mut records = taken(&Order::new(pattern, count, 7, 0));
-                if pattern == Pattern::Random && count == 1_000 {
+                let mut records = taken(&RecordOrder::new(pattern, count, 7, 0));
+                if pattern == AccessPattern::Random && count == 1_000 {
                     assert!(!records.is_sorted());
                 }
                 records.sort_unstable();
@@ -77,12 +77,12 @@ mod tests {
 
     #[test]
     fn sequential_is_sequential() {
-        assert_eq!(taken(&Order::new(Pattern::Sequential, 5, 7, 3)), [0, 1, 2, 3, 4]);
+        assert_eq!(taken(&RecordOrder::new(AccessPattern::Sequential, 5, 7, 3)), [0, 1, 2, 3, 4]);
     }
 
     #[test]
     fn seeds_and_rounds_make_orders_and_nothing_else_does() {
-        let order = |seed, round| taken(&Order::new(Pattern::Random, 100, seed, round));
+        let order = |seed, round| taken(&RecordOrder::new(AccessPattern::Random, 100, seed, round));
         assert_eq!(order(1, 0), order(1, 0));
         assert_ne!(order(1, 0), order(1, 1));
         assert_ne!(order(1, 0), order(2, 0));
@@ -94,7 +94,7 @@ mod tests {
         // standard deviations.
         let mut places = [0_i32; 4];
         for seed in 0..4_000 {
-            let order = Order::new(Pattern::Random, 4, seed, 0);
+            let order = RecordOrder::new(AccessPattern::Random, 4, seed, 0);
             let place = (0..4).find(|position| order.record(*position) == Some(0)).unwrap();
             places[place as usize] += 1;
         }

@@ -2,36 +2,36 @@
 
 use serde::Serialize;
 
-use crate::aio::settings::{Pattern, Settings, Transfer};
-use crate::machine::Machine;
-use crate::names::Named;
+use crate::aio::settings::{AccessPattern, AioSettings, TransferKind};
+use crate::machine::MachineFacts;
+use crate::names::ValueName;
 use crate::statistics::Summary;
 
 /// Results of one benchmark; the content of `--json`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) machine: Machine,
-    pub(crate) settings: Settings,
+pub(crate) struct AioReport {
+    pub(crate) machine: MachineFacts,
+    pub(crate) settings: AioSettings,
     /// False if the kernel could not confirm in every round that the file was not cached at all.
     pub(crate) cache_checked: bool,
     /// Engines that the kernel refused.
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<UnavailableEngine>,
     /// One row per pattern, kind and engine.
-    pub(crate) results: Vec<Row>,
+    pub(crate) results: Vec<EngineFigures>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Refused {
+pub(crate) struct UnavailableEngine {
     pub(crate) engine: &'static str,
     pub(crate) why: String,
 }
 
 /// Figures of one engine with one pattern and kind.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct EngineFigures {
     pub(crate) engine: &'static str,
-    pub(crate) pattern: Pattern,
-    pub(crate) kind: Transfer,
+    pub(crate) pattern: AccessPattern,
+    pub(crate) kind: TransferKind,
     /// True if the page cache was bypassed.
     pub(crate) direct: bool,
     /// Maximum number of records in flight at once, in any round.
@@ -76,12 +76,12 @@ impl Rounds {
     pub(crate) fn row(
         self,
         engine: &'static str,
-        pattern: Pattern,
-        kind: Transfer,
+        pattern: AccessPattern,
+        kind: TransferKind,
         direct: bool,
-    ) -> Option<Row> {
+    ) -> Option<EngineFigures> {
         let Summary { mean, deviation, min, max, .. } = Summary::of(self.speeds.iter().copied())?;
-        Some(Row {
+        Some(EngineFigures {
             engine,
             pattern,
             kind,
@@ -97,10 +97,11 @@ impl Rounds {
     }
 }
 
-pub(crate) fn heading(report: &Report) -> String {
-    let Settings { file_bytes, record_bytes, records, depth, per_iteration, max_submit, alignment, .. } =
-        report.settings;
-    let Machine { kernel, processor, processors, date, .. } = &report.machine;
+pub(crate) fn heading(report: &AioReport) -> String {
+    let AioSettings {
+        file_bytes, record_bytes, records, depth, per_iteration, max_submit, alignment, ..
+    } = report.settings;
+    let MachineFacts { kernel, processor, processors, date, .. } = &report.machine;
     let through = if report.settings.direct { "direct" } else { "buffered" };
     let rounds = report.settings.rounds;
     let mut out = format!(
@@ -109,7 +110,7 @@ pub(crate) fn heading(report: &Report) -> String {
          {date}; Linux {kernel}; {processors} processors ({processor})\n",
         report.settings.seed
     );
-    for Refused { engine, why } in &report.refused {
+    for UnavailableEngine { engine, why } in &report.refused {
         out.push_str(&format!("{engine}: not measured: {why}\n"));
     }
     let columns =
@@ -117,7 +118,7 @@ pub(crate) fn heading(report: &Report) -> String {
     format!("{out}\n{}", line(&columns.map(str::to_owned)))
 }
 
-pub(crate) fn row(row: &Row) -> String {
+pub(crate) fn row(row: &EngineFigures) -> String {
     let fsync = Summary::of(row.fsync_seconds.iter().copied());
     let none = || "-".to_owned();
     line(&[
@@ -167,19 +168,21 @@ mod tests {
 
     #[test]
     fn the_mean_is_that_of_the_rounds() {
-        let one =
-            rounds(&[10.0, 20.0, 60.0], &[]).row("sync", Pattern::Random, Transfer::Read, true).unwrap();
+        let one = rounds(&[10.0, 20.0, 60.0], &[])
+            .row("sync", AccessPattern::Random, TransferKind::Read, true)
+            .unwrap();
         assert_eq!((one.megabytes_per_second, one.min, one.max), (30.0, 10.0, 60.0));
         assert!((one.deviation.unwrap() - 700_f64.sqrt()).abs() < 1e-9);
-        assert!(Rounds::default().row("sync", Pattern::Random, Transfer::Read, true).is_none());
+        assert!(Rounds::default().row("sync", AccessPattern::Random, TransferKind::Read, true).is_none());
     }
 
     #[test]
     fn columns_are_straight_and_fit_in_a_hundred() {
         let long = [12_345.6, 23_456.7];
         let wide = rounds(&long, &[100.25, 100.75]);
-        let wide = wide.row("kernel-aio", Pattern::Sequential, Transfer::SyncWrite, false).unwrap();
-        let thin = rounds(&[1.234], &[]).row("sync", Pattern::Random, Transfer::Read, true).unwrap();
+        let wide = wide.row("kernel-aio", AccessPattern::Sequential, TransferKind::SyncWrite, false).unwrap();
+        let thin =
+            rounds(&[1.234], &[]).row("sync", AccessPattern::Random, TransferKind::Read, true).unwrap();
         let (wide, thin) = (row(&wide), row(&thin));
         assert_eq!(wide.chars().count(), thin.chars().count());
         assert!(wide.trim_end().chars().count() <= 100, "{wide}");

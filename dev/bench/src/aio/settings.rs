@@ -1,6 +1,6 @@
 //! Options of `haul-bench aio`, and the validated settings made from them.
 //!
-//! Promises: settings that [`Settings::new`] accepts work with every engine. A refusal names the
+//! Promises: settings that [`AioSettings::new`] accepts work with every engine. A refusal names the
 //! allowed range, and nothing was touched.
 
 use std::ops::RangeInclusive;
@@ -35,7 +35,7 @@ const BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// Order in which records are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Pattern {
+pub(crate) enum AccessPattern {
     /// From the first to the last
     Sequential,
     /// Each once, in an order made from the seed
@@ -45,7 +45,7 @@ pub(crate) enum Pattern {
 /// Kind of transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Transfer {
+pub(crate) enum TransferKind {
     /// Read it
     Read,
     /// Write it, and wait until it is on the disk (O_SYNC)
@@ -62,10 +62,10 @@ pub(crate) struct AioOptions {
     pub(crate) directory: PathBuf,
     /// Order of the records [default: both, in turn]
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["random", "sequential"], hide_default_value = true, value_name = "PATTERN,...")]
-    pub(crate) pattern: Vec<Pattern>,
-    /// What to do with the records [default: all three, in turn]
+    pub(crate) pattern: Vec<AccessPattern>,
+    /// Operations on the records [default: all three, in turn]
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["read", "sync-write", "write"], hide_default_value = true, value_name = "KIND,...")]
-    pub(crate) kind: Vec<Transfer>,
+    pub(crate) kind: Vec<TransferKind>,
     /// Engines to measure [default: all that the kernel lets us have]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", value_parser = PossibleValuesParser::new(ENGINES.iter().map(|engine| engine.name)))]
     pub(crate) engine: Vec<String>,
@@ -88,8 +88,7 @@ pub(crate) struct AioOptions {
     /// Most records to pass to the kernel at once
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) max_submit: usize,
-    /// What records and buffers are aligned to at least; a record must be a multiple of it
-    /// with --direct
+    /// Alignment of records and buffers; with --direct a record must be a multiple of it
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_size)]
     pub(crate) alignment: u64,
     /// Seed of the contents and of random orders
@@ -104,7 +103,7 @@ pub(crate) struct AioOptions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Settings {
+pub(crate) struct AioSettings {
     /// Size of the file, a multiple of the record size.
     pub(crate) file_bytes: u64,
     pub(crate) record_bytes: usize,
@@ -122,8 +121,8 @@ pub(crate) struct Settings {
     pub(crate) rounds: u32,
 }
 
-impl Settings {
-    pub(crate) fn new(options: &AioOptions) -> Result<Settings> {
+impl AioSettings {
+    pub(crate) fn new(options: &AioOptions) -> Result<AioSettings> {
         let AioOptions { direct, file_size, record_size, depth, alignment, seed, rounds, .. } = *options;
         check_alignment(alignment)?;
         within("--record-size", record_size, RECORD_BYTES)?;
@@ -151,7 +150,7 @@ impl Settings {
                 BUFFER_BYTES_MAX / record_size
             )));
         }
-        Ok(Settings {
+        Ok(AioSettings {
             file_bytes: records * record_size,
             // Both values are below limits far smaller than the maximum of these types.
             record_bytes: usize::try_from(record_size).unwrap_or(usize::MAX),
@@ -201,17 +200,18 @@ pub(crate) mod tests {
     use clap::Parser;
 
     #[derive(Parser, Debug)]
-    struct Line {
+    struct AioArguments {
         #[command(flatten)]
         options: AioOptions,
     }
 
     pub(crate) fn options(line: &str) -> std::result::Result<AioOptions, clap::Error> {
-        Line::try_parse_from(["aio"].into_iter().chain(line.split_whitespace())).map(|line| line.options)
+        AioArguments::try_parse_from(["aio"].into_iter().chain(line.split_whitespace()))
+            .map(|line| line.options)
     }
 
-    fn settings(line: &str) -> Result<Settings> {
-        Settings::new(&options(&format!("{line} .")).unwrap())
+    fn settings(line: &str) -> Result<AioSettings> {
+        AioSettings::new(&options(&format!("{line} .")).unwrap())
     }
 
     #[test]
@@ -237,8 +237,8 @@ pub(crate) mod tests {
         let line = "--engine sync,io-uring --pattern random --kind read,write --json .";
         let options = options(line).unwrap();
         assert_eq!(options.engine, ["sync", "io-uring"]);
-        assert_eq!(options.pattern, [Pattern::Random]);
-        assert_eq!(options.kind, [Transfer::Read, Transfer::Write]);
+        assert_eq!(options.pattern, [AccessPattern::Random]);
+        assert_eq!(options.kind, [TransferKind::Read, TransferKind::Write]);
         assert!(options.json);
     }
 

@@ -21,11 +21,15 @@ fn work() -> TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
 }
 
-fn run(line: &str, directory: &Path) -> (Result<Verdict>, String, String) {
+fn run(line: &str, directory: &Path) -> (Result<CompareVerdict>, String, String) {
     run_until(line, directory, &Interrupt::never())
 }
 
-fn run_until(line: &str, directory: &Path, interrupt: &Interrupt) -> (Result<Verdict>, String, String) {
+fn run_until(
+    line: &str,
+    directory: &Path,
+    interrupt: &Interrupt,
+) -> (Result<CompareVerdict>, String, String) {
     let options = options(&format!("{line} {}", directory.display())).unwrap();
     let (mut output, mut progress) = (Vec::new(), Vec::new());
     let result = aio(&options, &mut output, &mut progress, interrupt);
@@ -55,7 +59,7 @@ fn only_result(document: &str) -> Value {
 fn every_engine_does_everything_and_leaves_nothing() {
     let work = work();
     let (result, table, progress) = run("--file-size 1M --rounds 2", work.path());
-    assert_eq!(result.unwrap(), Verdict::Good, "{progress}");
+    assert_eq!(result.unwrap(), CompareVerdict::Good, "{progress}");
     for engine in ENGINES {
         let rows: Vec<&str> =
             table.lines().filter(|row| row.starts_with(&format!("{} ", engine.name))).collect();
@@ -73,7 +77,7 @@ fn every_engine_goes_past_the_page_cache_where_that_can_be() {
         let line = format!("--file-size 1M --rounds 1 --direct --json --engine {}", engine.name);
         let (result, output, _) = run(&line, work.path());
         match result {
-            Ok(verdict) => assert_eq!(verdict, Verdict::Good),
+            Ok(verdict) => assert_eq!(verdict, CompareVerdict::Good),
             Err(Error::Refused(why)) => skip!("{why}"),
             Err(error) => std::panic::panic_any(error),
         }
@@ -91,9 +95,9 @@ fn the_json_has_the_figures_and_the_settings() {
     let line = "--engine sync --pattern random --kind write --file-size 100K --record-size 16K --rounds 3 \
                 --per-iteration 2 --max-submit 3 --seed 5 --json";
     let (result, output, progress) = run(line, work.path());
-    assert_eq!(result.unwrap(), Verdict::Good);
-    let told: Vec<&str> = progress.lines().filter_map(|line| line.split(':').next()).collect();
-    assert_eq!(told, [0, 1, 2, 3].map(|round| format!("sync random write {round}/3")));
+    assert_eq!(result.unwrap(), CompareVerdict::Good);
+    let logged: Vec<&str> = progress.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(logged, [0, 1, 2, 3].map(|round| format!("sync random write {round}/3")));
     let one = only_result(&output);
     assert_eq!(
         (&one["engine"], &one["pattern"], &one["kind"]),
@@ -182,18 +186,18 @@ fn a_signal_ends_it_and_leaves_nothing() {
 }
 
 /// Drives `engine` over a file of sixteen records of 16 KiB.
-fn driven(engine: &mut dyn Engine, transfer: Transfer, line: &str) -> Result<drive::Timing> {
+fn driven(engine: &mut dyn Engine, transfer: TransferKind, line: &str) -> Result<drive::Timing> {
     let work = work();
     let line = format!("--file-size 256K --record-size 16K {line} {}", work.path().display());
-    let settings = Settings::new(&options(&line).unwrap()).unwrap();
+    let settings = AioSettings::new(&options(&line).unwrap()).unwrap();
     let mut file = TestFile::make(work.path(), settings, &Interrupt::never()).unwrap();
-    if transfer != Transfer::Read {
+    if transfer != TransferKind::Read {
         file.begin_generation();
     }
-    let order = Order::new(Pattern::Random, settings.records, 1, 0);
-    let job = Job { file: &file, settings, transfer, order: &order };
+    let order = RecordOrder::new(AccessPattern::Random, settings.records, 1, 0);
+    let job = AioJob { file: &file, settings, transfer, order: &order };
     let timing = drive::run(engine, &job, &Interrupt::never())?;
-    if transfer != Transfer::Read {
+    if transfer != TransferKind::Read {
         file.verify()?;
     }
     Ok(timing)
@@ -201,19 +205,19 @@ fn driven(engine: &mut dyn Engine, transfer: Transfer, line: &str) -> Result<dri
 
 #[test]
 fn an_engine_that_reads_nothing_is_found_out() {
-    let said = driven(&mut Null::new(8, 1 << 30), Transfer::Read, "").unwrap_err().to_string();
+    let said = driven(&mut Null::new(8, 1 << 30), TransferKind::Read, "").unwrap_err().to_string();
     assert!(said.contains("where it was written: other bytes are there"), "{said}");
 }
 
 #[test]
 fn an_engine_that_writes_nothing_is_found_out() {
-    let said = driven(&mut Null::new(8, 1 << 30), Transfer::Write, "").unwrap_err().to_string();
+    let said = driven(&mut Null::new(8, 1 << 30), TransferKind::Write, "").unwrap_err().to_string();
     assert!(said.contains("cannot find record 0 where it was written"), "{said}");
 }
 
 #[test]
 fn short_transfers_are_gone_on_with() {
-    for transfer in [Transfer::Read, Transfer::Write] {
+    for transfer in [TransferKind::Read, TransferKind::Write] {
         let mischief = Mischief { seed: 3, errors: 0, shorts: 500, delays: 200, reorder: true };
         let mut engine = Faulty::new(Sync::new(), mischief);
         let struck = engine.struck();
@@ -226,7 +230,7 @@ fn short_transfers_are_gone_on_with() {
 fn an_error_is_the_end() {
     let mischief = Mischief { seed: 3, errors: 1000, shorts: 0, delays: 0, reorder: false };
     for (transfer, verb) in
-        [(Transfer::Read, "cannot read the file"), (Transfer::Write, "cannot write the file")]
+        [(TransferKind::Read, "cannot read the file"), (TransferKind::Write, "cannot write the file")]
     {
         let said = driven(&mut Faulty::new(Sync::new(), mischief), transfer, "").unwrap_err().to_string();
         assert!(said.starts_with(verb) && said.contains("os error"), "{said}");
@@ -296,7 +300,7 @@ fn depth_iterations_and_submissions_are_kept_to() {
     ] {
         let mut engine = Watched::new(own);
         // The null engine writes nothing, which the final check detects.
-        driven(&mut engine, Transfer::Write, line).unwrap_err();
+        driven(&mut engine, TransferKind::Write, line).unwrap_err();
         assert_eq!(engine.tally.taken(Operation::Write), 16, "{line}");
         assert_eq!((engine.in_flight_max, engine.submitted_max, engine.waited_max), expected, "{line}");
     }
@@ -310,6 +314,6 @@ fn an_asynchronous_engine_has_many_in_flight() {
         Err(error) if error.is(Errno::PERM) || error.is(Errno::NOSYS) => skip!("{error:#}"),
         Err(error) => std::panic::panic_any(error),
     };
-    let timing = driven(&mut engine, Transfer::Read, "--per-iteration 4").unwrap();
+    let timing = driven(&mut engine, TransferKind::Read, "--per-iteration 4").unwrap();
     assert_eq!(timing.in_flight_max, 8);
 }

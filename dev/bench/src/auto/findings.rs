@@ -1,18 +1,18 @@
-//! What was measured, and whether haul's own choice is behind.
+//! Results of the measurements, and whether haul's own choice is slower than a forced setting.
 
 use serde::Serialize;
 
 use super::settings::AUTO;
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::statistics::Summary;
 
-/// How much slower than the best forced setting haul's own choice may be.
+/// Maximum accepted ratio of the time with haul's own choice to that of the best forced setting.
 pub(crate) const RATIO_MAX: f64 = 1.05;
 
 /// Everything that was measured: the content of the JSON.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Findings {
-    pub(crate) machine: Machine,
+pub(crate) struct AutoFindings {
+    pub(crate) machine: MachineFacts,
     /// First line of `haul --version`.
     pub(crate) version: String,
     pub(crate) rounds: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Cell {
     pub(crate) timings: Vec<Timing>,
     /// Later runs of haul's own choice and the setting that seemed best.
     pub(crate) again: Option<[Timing; 2]>,
-    pub(crate) comparison: Option<Comparison>,
+    pub(crate) comparison: Option<ForcedComparison>,
 }
 
 /// Seconds of one setting, one for each round.
@@ -74,7 +74,7 @@ impl Timing {
 
 /// haul's own choice and the best forced setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Comparison {
+pub(crate) struct ForcedComparison {
     pub(crate) best: &'static str,
     /// Median of haul's own choice, divided by that of the best.
     pub(crate) ratio: f64,
@@ -82,17 +82,17 @@ pub(crate) struct Comparison {
     pub(crate) is_behind: bool,
 }
 
-impl Comparison {
+impl ForcedComparison {
     /// Compares paired runs.
     ///
     /// The difference is outside the noise if haul's own choice was slower in eight of nine rounds.
     /// If both were as fast, chance would make that so in 2 % of cells (sign test).
-    pub(crate) fn of(auto: &Timing, best: &Timing) -> Option<Comparison> {
+    pub(crate) fn of(auto: &Timing, best: &Timing) -> Option<ForcedComparison> {
         let ratio = auto.median()? / best.median()?;
         let rounds = auto.seconds.iter().zip(&best.seconds);
         let slower = rounds.filter(|(auto, best)| auto > best).count();
         let is_behind = ratio > RATIO_MAX && slower * 9 >= auto.seconds.len() * 8;
-        Some(Comparison { best: best.setting, ratio, is_behind })
+        Some(ForcedComparison { best: best.setting, ratio, is_behind })
     }
 }
 
@@ -118,18 +118,18 @@ impl Cell {
         let best = best.filter_map(|timing| Some((timing, timing.median()?)));
         let best = best.min_by(|one, other| one.1.total_cmp(&other.1));
         let auto = self.timings.iter().find(|timing| timing.setting == AUTO);
-        self.comparison = auto.zip(best).and_then(|(auto, (best, _))| Comparison::of(auto, best));
+        self.comparison = auto.zip(best).and_then(|(auto, (best, _))| ForcedComparison::of(auto, best));
     }
 
     /// Judges by later runs only. The fastest of many settings is the fastest partly by chance.
     pub(crate) fn compare_again(&mut self, again: [Timing; 2]) {
         let [auto, best] = &again;
-        self.comparison = Comparison::of(auto, best);
+        self.comparison = ForcedComparison::of(auto, best);
         self.again = Some(again);
     }
 }
 
-impl Findings {
+impl AutoFindings {
     pub(crate) fn cell(&self, set: &str, column: usize) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.set == set && cell.column == column)
     }
@@ -150,8 +150,8 @@ pub(crate) mod tests {
         Timing { setting, seconds: seconds.to_vec() }
     }
 
-    fn compared(auto: &[f64], best: &[f64]) -> Comparison {
-        Comparison::of(&timing(AUTO, auto), &timing("sync", best)).unwrap()
+    fn compared(auto: &[f64], best: &[f64]) -> ForcedComparison {
+        ForcedComparison::of(&timing(AUTO, auto), &timing("sync", best)).unwrap()
     }
 
     #[test]
@@ -166,7 +166,7 @@ pub(crate) mod tests {
         assert!(compared(&[1.2; 9], &best).is_behind);
         best[1] = 1.3;
         assert!(!compared(&[1.2; 9], &best).is_behind);
-        assert_eq!(Comparison::of(&timing(AUTO, &[]), &timing("sync", &[1.0])), None);
+        assert_eq!(ForcedComparison::of(&timing(AUTO, &[]), &timing("sync", &[1.0])), None);
     }
 
     #[test]
@@ -184,7 +184,7 @@ pub(crate) mod tests {
 
     /// Two sets over three columns: one behind, one slower within the noise, one faster; one column
     /// skipped.
-    pub(crate) fn example() -> Findings {
+    pub(crate) fn example() -> AutoFindings {
         let column = |file_system: &str, state: &str, skipped: Option<&str>| Column {
             file_system: file_system.to_owned(),
             state: state.to_owned(),
@@ -196,8 +196,8 @@ pub(crate) mod tests {
             cell.compare();
             cell
         };
-        Findings {
-            machine: Machine {
+        AutoFindings {
+            machine: MachineFacts {
                 kernel: "6.18".to_owned(),
                 processor: "a processor".to_owned(),
                 processors: 2,

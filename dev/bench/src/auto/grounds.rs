@@ -9,7 +9,7 @@
 //! One source holds all sets. Removing files instead of formatting would distort the next run: ext4
 //! doesn't use inodes that were freed a short time ago, and searches for others.
 //!
-//! Promises: everything lives in one new directory, and [`Ground::close`] removes all of it or
+//! Promises: everything lives in one new directory, and [`AutoGround::close`] removes all of it or
 //! reports what is left.
 
 use std::fs::{self, File};
@@ -31,7 +31,7 @@ use crate::shapes::Totals;
 
 /// A local file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Place {
+pub(super) enum LocalFileSystem {
     /// ext4
     Ext4,
     /// XFS
@@ -45,32 +45,37 @@ pub(super) enum Place {
 /// Attribute of the stand-in that turns its latency on and off.
 const PACE: &str = "user.standin.pace";
 
-pub(super) struct Ground {
+pub(super) struct AutoGround {
     // Drop order matters on a panic: mounts must be gone before their directory is removed.
-    storage: Storage,
+    storage: GroundStorage,
     work: tempfile::TempDir,
 }
 
-enum Storage {
+enum GroundStorage {
     Images { source: Image, target: Image },
     Memory { source: Memory, target: Memory },
     StandIn { child: Child, root: PathBuf },
 }
 
-impl Ground {
+impl AutoGround {
     /// Makes a local file system for sets of this size in all, the largest of which has `largest`.
-    pub(super) fn local(parent: &Path, place: Place, all: Totals, largest: Totals) -> Result<Ground> {
+    pub(super) fn local(
+        parent: &Path,
+        place: LocalFileSystem,
+        all: Totals,
+        largest: Totals,
+    ) -> Result<AutoGround> {
         let image = match place {
-            Place::Ext4 => Some(FileSystem::Ext4),
-            Place::Xfs => Some(FileSystem::Xfs),
-            Place::Btrfs => Some(FileSystem::Btrfs),
-            Place::Tmpfs => None,
+            LocalFileSystem::Ext4 => Some(FileSystem::Ext4),
+            LocalFileSystem::Xfs => Some(FileSystem::Xfs),
+            LocalFileSystem::Btrfs => Some(FileSystem::Btrfs),
+            LocalFileSystem::Tmpfs => None,
         };
         let work = new_directory(parent)?;
         let path = resolved(&work)?;
         let Some(kind) = image else {
             let [source, target] = ["source", "target"].map(|name| Memory::new(path.join(name)));
-            let mut ground = Ground { work, storage: Storage::Memory { source, target } };
+            let mut ground = AutoGround { work, storage: GroundStorage::Memory { source, target } };
             let mounted = ground.mount_memory();
             return ground.or_closed(mounted);
         };
@@ -78,13 +83,13 @@ impl Ground {
             let entries = totals.files.saturating_add(totals.directories).saturating_add(2);
             Image::new(&path, name, kind, Room { bytes: totals.bytes, entries })
         });
-        let mut ground = Ground { work, storage: Storage::Images { source, target } };
+        let mut ground = AutoGround { work, storage: GroundStorage::Images { source, target } };
         let attached = ground.attach_images();
         ground.or_closed(attached)
     }
 
     /// Mounts the stand-in, whose every request takes `latency`.
-    pub(super) fn with_latency(standin: &Path, latency: Latency) -> Result<Ground> {
+    pub(super) fn with_latency(standin: &Path, latency: Latency) -> Result<AutoGround> {
         let work = new_directory(&memory())?;
         let path = resolved(&work)?;
         let mut child = Command::new(standin)
@@ -102,7 +107,8 @@ impl Ground {
         let mut said = String::new();
         let heard = child.stdout.take().map(|output| BufReader::new(output).read_line(&mut said));
         let heard = heard.unwrap_or(Ok(0)).map_err(Error::doing("listen to", standin));
-        let ground = Ground { work, storage: Storage::StandIn { child, root: path.join("client0") } };
+        let ground =
+            AutoGround { work, storage: GroundStorage::StandIn { child, root: path.join("client0") } };
         let ready = heard.and_then(|_| match said.is_empty() {
             true => Err(Error::Refused(format!("{} does not mount", standin.display()))),
             false => ground.pace("off"),
@@ -111,7 +117,7 @@ impl Ground {
     }
 
     /// Returns the test bed, or removes it if `made` is an error.
-    fn or_closed(self, made: Result<()>) -> Result<Ground> {
+    fn or_closed(self, made: Result<()>) -> Result<AutoGround> {
         match made {
             Ok(()) => Ok(self),
             Err(error) => Error::unless_left(Err(error), self.close()),
@@ -119,7 +125,7 @@ impl Ground {
     }
 
     fn attach_images(&mut self) -> Result<()> {
-        let Storage::Images { source, target } = &mut self.storage else { return Ok(()) };
+        let GroundStorage::Images { source, target } = &mut self.storage else { return Ok(()) };
         source.attach()?;
         source.format()?;
         source.mount(Access::ReadWrite)?;
@@ -127,7 +133,7 @@ impl Ground {
     }
 
     fn mount_memory(&mut self) -> Result<()> {
-        let Storage::Memory { source, target } = &mut self.storage else { return Ok(()) };
+        let GroundStorage::Memory { source, target } = &mut self.storage else { return Ok(()) };
         source.mount()?;
         target.mount()
     }
@@ -135,24 +141,24 @@ impl Ground {
     /// Returns the place of a set.
     pub(super) fn source(&self, name: &str) -> PathBuf {
         match &self.storage {
-            Storage::Images { source, .. } => source.mount_point().join(name),
-            Storage::Memory { source, .. } => source.point.join(name),
-            Storage::StandIn { root, .. } => root.join(name),
+            GroundStorage::Images { source, .. } => source.mount_point().join(name),
+            GroundStorage::Memory { source, .. } => source.point.join(name),
+            GroundStorage::StandIn { root, .. } => root.join(name),
         }
     }
 
     /// Returns the directory that a run creates; only its parent exists.
     pub(super) fn target(&self) -> PathBuf {
         match &self.storage {
-            Storage::Images { target, .. } => target.mount_point().join("copy"),
-            Storage::Memory { target, .. } => target.point.join("copy"),
-            Storage::StandIn { root, .. } => root.join("copy"),
+            GroundStorage::Images { target, .. } => target.mount_point().join("copy"),
+            GroundStorage::Memory { target, .. } => target.point.join("copy"),
+            GroundStorage::StandIn { root, .. } => root.join("copy"),
         }
     }
 
     /// Called when all sets are made: from now on images are read only.
     pub(super) fn seal(&mut self) -> Result<()> {
-        if let Storage::Images { source, .. } = &mut self.storage {
+        if let GroundStorage::Images { source, .. } = &mut self.storage {
             source.unmount()?;
             source.mount(Access::ReadOnly)?;
         }
@@ -163,7 +169,7 @@ impl Ground {
     pub(super) fn renew(&mut self, cache: CacheState) -> Result<()> {
         let copy = self.target();
         match &mut self.storage {
-            Storage::Images { source, target } => {
+            GroundStorage::Images { source, target } => {
                 target.format()?;
                 target.mount(Access::ReadWrite)?;
                 if cache == CacheState::Cold {
@@ -172,11 +178,11 @@ impl Ground {
                 }
                 sync(target.mount_point())
             }
-            Storage::Memory { target, .. } => {
+            GroundStorage::Memory { target, .. } => {
                 target.unmount()?;
                 target.mount()
             }
-            Storage::StandIn { .. } => {
+            GroundStorage::StandIn { .. } => {
                 self.pace("off")?;
                 match fs::remove_dir_all(&copy) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -190,27 +196,27 @@ impl Ground {
 
     /// Turns the latency of the stand-in on or off; does nothing elsewhere.
     pub(super) fn pace(&self, pace: &str) -> Result<()> {
-        let Storage::StandIn { root, .. } = &self.storage else { return Ok(()) };
+        let GroundStorage::StandIn { root, .. } = &self.storage else { return Ok(()) };
         setxattr(root, PACE, pace.as_bytes(), XattrFlags::empty())
             .map_err(|errno| Error::doing("set the pace of", root)(errno.into()))
     }
 
     /// Removes everything and returns what could not be removed.
     pub(super) fn close(self) -> Vec<String> {
-        let Ground { storage, work } = self;
+        let AutoGround { storage, work } = self;
         let mut leftovers = Vec::new();
         let is_mounted = match storage {
-            Storage::Images { mut source, mut target } => {
+            GroundStorage::Images { mut source, mut target } => {
                 leftovers.extend(target.close());
                 leftovers.extend(source.close());
                 source.is_mounted() || target.is_mounted()
             }
-            Storage::Memory { mut source, mut target } => {
+            GroundStorage::Memory { mut source, mut target } => {
                 let closed = [target.unmount(), source.unmount()];
                 leftovers.extend(closed.into_iter().filter_map(Result::err).map(|error| error.to_string()));
                 source.is_mounted || target.is_mounted
             }
-            Storage::StandIn { mut child, root } => {
+            GroundStorage::StandIn { mut child, root } => {
                 // It unmounts at the end of its input.
                 drop(child.stdin.take());
                 match child.wait() {

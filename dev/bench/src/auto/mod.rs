@@ -29,14 +29,14 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::candidates;
-use crate::compare::Verdict;
+use crate::compare::CompareVerdict;
 use crate::error::{Error, Result};
-use crate::ground::{CacheState, Layout, Sides, check_place};
+use crate::ground::{CacheState, ImageLayout, Sides, check_place};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::measure::measure;
-use crate::names::Named;
+use crate::names::ValueName;
 use crate::noise::Noise;
 use crate::outfile::OutFile;
 use crate::programs;
@@ -45,10 +45,10 @@ use crate::shapes::Totals;
 use crate::table::seconds as shown;
 use crate::verify::{self, Digest, UMASK};
 
-use findings::{Cell, Column, Findings, RATIO_MAX, Timing};
-use grounds::{Ground, Place};
+use findings::{AutoFindings, Cell, Column, RATIO_MAX, Timing};
+use grounds::{AutoGround, LocalFileSystem};
 use sets::{FileSet, SETS};
-use settings::{AUTO, Setting, Waits};
+use settings::{AUTO, AutoSetting, RequestLatency};
 
 /// Options of `haul-bench auto`.
 #[derive(Args, Clone, Debug)]
@@ -64,8 +64,8 @@ pub(crate) struct AutoOptions {
         default_value = "ext4,xfs,btrfs,tmpfs",
         value_name = "TYPE,..."
     )]
-    file_systems: Vec<Place>,
-    /// What of the source is in memory when a run begins
+    file_systems: Vec<LocalFileSystem>,
+    /// State of the page cache when a run begins: source dropped or in memory
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cold,warm", value_name = "STATE,...")]
     cache: Vec<CacheState>,
     /// Latencies of a file system that makes every request wait; 0 for none
@@ -108,7 +108,7 @@ pub(crate) struct AutoOptions {
     svg: Option<PathBuf>,
 }
 
-/// How long every request takes.
+/// Time that every request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Latency {
     micros: u64,
@@ -142,7 +142,7 @@ pub(crate) fn run(
     output: &mut dyn Write,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
-) -> Result<Verdict> {
+) -> Result<CompareVerdict> {
     let sets = chosen(options)?;
     let haul = candidates::haul_binary(options.haul.as_deref())?;
     let markdown = OutFile::create(options.markdown.as_deref())?;
@@ -150,8 +150,8 @@ pub(crate) fn run(
     let svg = OutFile::create(options.svg.as_deref())?;
     // Inherited by haul; the permissions of a correct copy depend on it.
     rustix::process::umask(UMASK.into());
-    let findings = Findings {
-        machine: Machine::look(),
+    let findings = AutoFindings {
+        machine: MachineFacts::look(),
         version: candidates::versions(&haul).into_iter().next().unwrap_or_default(),
         rounds: options.rounds,
         rounds_again: options.rounds_again,
@@ -170,7 +170,7 @@ pub(crate) fn run(
     if options.markdown.is_none() {
         write!(output, "{tables}").map_err(Error::no_output)?;
     }
-    markdown.write_text(|| tables).map(|()| Verdict::Good)
+    markdown.write_text(|| tables).map(|()| CompareVerdict::Good)
 }
 
 fn chosen(options: &AutoOptions) -> Result<Vec<FileSet>> {
@@ -190,24 +190,24 @@ struct Matrix<'a> {
     options: &'a AutoOptions,
     haul: PathBuf,
     sets: Vec<FileSet>,
-    findings: Findings,
+    findings: AutoFindings,
     progress: &'a mut dyn Write,
     interrupt: &'a Interrupt,
 }
 
 /// A set in its place, with the digest that every copy must have.
-struct Made {
+struct PreparedSet {
     set: FileSet,
     source: PathBuf,
     expected: Digest,
 }
 
-/// What the cells of one column have in common.
+/// Conditions common to the cells of one column.
 #[derive(Clone, Copy)]
 struct Conditions {
     column: usize,
     cache: CacheState,
-    waits: Waits,
+    waits: RequestLatency,
 }
 
 impl Matrix<'_> {
@@ -216,25 +216,25 @@ impl Matrix<'_> {
         for place in options.file_systems.iter().copied() {
             let sets = self.sets.clone();
             let caches = match place {
-                Place::Tmpfs => vec![CacheState::Warm],
+                LocalFileSystem::Tmpfs => vec![CacheState::Warm],
                 _ => options.cache.clone(),
             };
             let ground = self.local(place);
             let columns = caches.iter().map(|cache| self.column(place.name(), cache.name())).collect();
-            self.on(ground, &sets, columns, &caches, Waits::No)?;
+            self.on(ground, &sets, columns, &caches, RequestLatency::No)?;
         }
         for latency in options.latency.iter().copied().filter(|latency| latency.micros > 0) {
             let sets = self.sets.iter().filter(|set| set.with_latency);
             let sets: Vec<FileSet> = sets.map(|set| set.for_latency(latency.micros as f64 / 1e6)).collect();
-            let ground = self.standin().and_then(|standin| Ground::with_latency(&standin, latency));
+            let ground = self.standin().and_then(|standin| AutoGround::with_latency(&standin, latency));
             let columns = vec![self.column("latency".to_owned(), latency.to_string())];
-            self.on(ground, &sets, columns, &[CacheState::Cold], Waits::Yes)?;
+            self.on(ground, &sets, columns, &[CacheState::Cold], RequestLatency::Yes)?;
         }
         Ok(())
     }
 
     /// Makes a local file system.
-    fn local(&self, place: Place) -> Result<Ground> {
+    fn local(&self, place: LocalFileSystem) -> Result<AutoGround> {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::Refused("only root may mount file systems".to_owned()));
         }
@@ -250,20 +250,21 @@ impl Matrix<'_> {
         };
         let totals = || self.sets.iter().map(FileSet::totals);
         let all = totals().fold(Totals::default(), sum);
-        if place != Place::Tmpfs {
+        if place != LocalFileSystem::Tmpfs {
             // The check only needs to know that there are two images.
-            let layout = Layout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
+            let layout =
+                ImageLayout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
             programs::find(&format!("mkfs.{}", place.name()))?;
             check_place(&self.options.work, layout, all)?;
         }
-        Ground::local(&self.options.work, place, all, totals().fold(Totals::default(), most))
+        AutoGround::local(&self.options.work, place, all, totals().fold(Totals::default(), most))
     }
 
     fn standin(&self) -> Result<PathBuf> {
-        let beside = self.haul.with_file_name("haul-standin");
+        let adjacent = self.haul.with_file_name("haul-standin");
         match &self.options.standin {
             Some(given) => given.canonicalize().map_err(Error::doing("find", given)),
-            None if programs::is_executable(&beside) => Ok(beside),
+            None if programs::is_executable(&adjacent) => Ok(adjacent),
             None => programs::find("haul-standin"),
         }
     }
@@ -277,11 +278,11 @@ impl Matrix<'_> {
     /// Measures the columns of one file system, and always removes it.
     fn on(
         &mut self,
-        ground: Result<Ground>,
+        ground: Result<AutoGround>,
         sets: &[FileSet],
         columns: Vec<usize>,
         caches: &[CacheState],
-        waits: Waits,
+        waits: RequestLatency,
     ) -> Result<()> {
         let mut ground = match ground {
             Ok(ground) => ground,
@@ -294,7 +295,7 @@ impl Matrix<'_> {
                     let column = &mut self.findings.columns[column];
                     column.skipped = Some(error.to_string());
                     let line = format!("{}: skipped: {error}", column.name());
-                    self.tell(&line)?;
+                    self.log(&line)?;
                 }
                 return Ok(());
             }
@@ -314,12 +315,12 @@ impl Matrix<'_> {
 
     fn make(
         &mut self,
-        ground: &mut Ground,
+        ground: &mut AutoGround,
         sets: &[FileSet],
         conditions: &[Conditions],
-    ) -> Result<Vec<Made>> {
+    ) -> Result<Vec<PreparedSet>> {
         let name = conditions.first().map(|first| self.findings.columns[first.column].file_system.clone());
-        self.tell(&format!("{}: making the trees", name.unwrap_or_default()))?;
+        self.log(&format!("{}: making the trees", name.unwrap_or_default()))?;
         for set in sets {
             set.make(&ground.source(set.name), self.options.seed, self.interrupt)?;
         }
@@ -328,12 +329,12 @@ impl Matrix<'_> {
             .map(|set| {
                 let source = ground.source(set.name);
                 let expected = verify::digest(&source, self.interrupt)?;
-                Ok(Made { set: *set, source, expected })
+                Ok(PreparedSet { set: *set, source, expected })
             })
             .collect()
     }
 
-    fn cell(&mut self, ground: &mut Ground, made: &Made, conditions: Conditions) -> Result<()> {
+    fn cell(&mut self, ground: &mut AutoGround, made: &PreparedSet, conditions: Conditions) -> Result<()> {
         let settings = settings::for_set(&made.set, conditions.waits);
         let mut cell = Cell::new(made.set.name, conditions.column, settings.iter().map(|one| one.name));
         let number = self.findings.cells.len() as u64;
@@ -350,20 +351,20 @@ impl Matrix<'_> {
         cell.compare();
         let suspected = cell.comparison.filter(|first| first.ratio > RATIO_MAX);
         if let Some(first) = suspected.filter(|_| self.options.rounds_again > 0) {
-            let pair: Vec<Setting> =
+            let pair: Vec<AutoSetting> =
                 settings.into_iter().filter(|one| [AUTO, first.best].contains(&one.name)).collect();
             cell.compare_again(self.again(ground, made, &pair, first.best, conditions, &mut order)?);
         }
-        self.tell_cell(&cell)?;
+        self.log_cell(&cell)?;
         self.findings.cells.push(cell);
         Ok(())
     }
 
     fn again(
         &mut self,
-        ground: &mut Ground,
-        made: &Made,
-        pair: &[Setting],
+        ground: &mut AutoGround,
+        made: &PreparedSet,
+        pair: &[AutoSetting],
         best: &'static str,
         conditions: Conditions,
         order: &mut Noise,
@@ -382,9 +383,9 @@ impl Matrix<'_> {
     /// Runs haul once onto a new target and returns the seconds it took.
     fn once(
         &mut self,
-        ground: &mut Ground,
-        made: &Made,
-        setting: &Setting,
+        ground: &mut AutoGround,
+        made: &PreparedSet,
+        setting: &AutoSetting,
         conditions: Conditions,
         verified: bool,
     ) -> Result<f64> {
@@ -395,7 +396,9 @@ impl Matrix<'_> {
             (CacheState::Warm, _) if verify::digest(&made.source, self.interrupt)? != made.expected => {
                 return Err(changed());
             }
-            (CacheState::Cold, Waits::No) if made.set.half_cached => grounds::read_half(&made.source)?,
+            (CacheState::Cold, RequestLatency::No) if made.set.half_cached => {
+                grounds::read_half(&made.source)?
+            }
             _ => {}
         }
         let target = ground.target();
@@ -420,7 +423,7 @@ impl Matrix<'_> {
         }
     }
 
-    fn tell_cell(&mut self, cell: &Cell) -> Result<()> {
+    fn log_cell(&mut self, cell: &Cell) -> Result<()> {
         let column = self.findings.columns[cell.column].name();
         let figures = cell
             .timings
@@ -431,15 +434,15 @@ impl Matrix<'_> {
             let behind = if found.is_behind { ", behind" } else { "" };
             format!("; auto/{} {:.2}{behind}", found.best, found.ratio)
         });
-        self.tell(&format!("{column}, {}: {figures}{verdict}", cell.set))
+        self.log(&format!("{column}, {}: {figures}{verdict}", cell.set))
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 }
 
-fn wrong_copy(made: &Made, target: &Path, interrupt: &Interrupt) -> Result<Option<String>> {
+fn wrong_copy(made: &PreparedSet, target: &Path, interrupt: &Interrupt) -> Result<Option<String>> {
     if verify::digest(target, interrupt)? == made.expected {
         return Ok(None);
     }

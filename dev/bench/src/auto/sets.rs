@@ -16,9 +16,9 @@ use crate::noise::Noise;
 use crate::shapes::Totals;
 use crate::trees::write_noise;
 
-/// What an entry is, and how large.
+/// Kind and size of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Content {
+pub(super) enum SetContent {
     /// Files of this many bytes.
     Files(u64),
     /// Files of random sizes: log-normal around this median, up to [`MIXED_MAX`].
@@ -41,7 +41,7 @@ const MIXED_MAX: u64 = 8 << 20;
 /// Bytes of data in each quarter of a sparse file.
 const DATA_BYTES: u64 = 256 << 10;
 
-/// Bytes that haul moves at once if it isn't told otherwise.
+/// Default size of haul's blocks, in bytes.
 const BLOCK_BYTES: u64 = 256 << 10;
 
 /// Part of a set that is copied over a file system whose requests take [`LATENCY_REFERENCE`]
@@ -59,10 +59,10 @@ pub(crate) struct FileSet {
     levels: u32,
     /// Entries that aren't directories.
     entries: u64,
-    content: Content,
+    content: SetContent,
     /// Length of an entry's name.
     name_bytes: usize,
-    /// Options of haul beside the measured ones.
+    /// Options of haul in addition to the measured ones.
     pub(super) mode: &'static str,
     /// True if every second file is cached when a cold run begins.
     pub(super) half_cached: bool,
@@ -75,7 +75,7 @@ const fn set(
     about: &'static str,
     (fan_out, levels): (u64, u32),
     entries: u64,
-    content: Content,
+    content: SetContent,
 ) -> FileSet {
     FileSet {
         name,
@@ -97,7 +97,7 @@ const fn with_latency(set: FileSet) -> FileSet {
 
 const FLAT: (u64, u32) = (0, 0);
 
-use Content::{Files, HardLinks, Links, Mixed, Sparse};
+use SetContent::{Files, HardLinks, Links, Mixed, Sparse};
 
 /// All sets, at scale 1.
 pub(crate) const SETS: [FileSet; 20] = [
@@ -206,7 +206,7 @@ impl FileSet {
     pub(super) fn make(&self, top: &Path, seed: u64, interrupt: &Interrupt) -> Result<()> {
         let below = self.totals().directories;
         // If there are directories, they have all entries.
-        let mut maker = Maker { set: self, seed, interrupt, made: 0, first_name: PathBuf::new() };
+        let mut maker = SetMaker { set: self, seed, interrupt, made: 0, first_name: PathBuf::new() };
         make_directory(top)?;
         if below == 0 {
             maker.fill(top, self.entries)?;
@@ -234,7 +234,7 @@ fn make_directory(path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(Error::doing("create directory", path))
 }
 
-struct Maker<'a> {
+struct SetMaker<'a> {
     set: &'a FileSet,
     seed: u64,
     interrupt: &'a Interrupt,
@@ -243,7 +243,7 @@ struct Maker<'a> {
     first_name: PathBuf,
 }
 
-impl Maker<'_> {
+impl SetMaker<'_> {
     /// Makes entries in `directory` until there are `until` in all.
     fn fill(&mut self, directory: &Path, until: u64) -> Result<()> {
         while self.made < until {

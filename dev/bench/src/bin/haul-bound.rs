@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Part of the work.
-enum Work {
+enum QueuedWork {
     /// A directory to make and list: the source and the target.
     Directory(PathBuf, PathBuf),
     /// Entries of a directory that are no directories.
@@ -33,26 +33,26 @@ enum Work {
 /// The work that no thread has taken.
 #[derive(Default)]
 struct Stack {
-    state: Mutex<State>,
+    state: Mutex<SharedQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    work: Vec<Work>,
+struct SharedQueue {
+    work: Vec<QueuedWork>,
     /// Work that was taken and isn't done.
     taken: usize,
     failed: bool,
 }
 
 impl Stack {
-    fn push(&self, work: Work) {
+    fn push(&self, work: QueuedWork) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).work.push(work);
         self.changed.notify_one();
     }
 
     /// Returns the next work, or `None` once all is done or something has failed.
-    fn take(&self) -> Option<Work> {
+    fn take(&self) -> Option<QueuedWork> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if state.failed {
@@ -97,19 +97,19 @@ fn main() -> ExitCode {
 }
 
 fn say(stream: &mut dyn Write, line: &str) {
-    // If this fails, the exit status still tells.
+    // If this fails, the exit status still shows the error.
     writeln!(stream, "{line}").ok();
 }
 
 fn copy(source: &Path, target: &Path, ahead: bool) -> io::Result<()> {
     let stack = Stack::default();
-    stack.push(Work::Directory(source.to_owned(), target.to_owned()));
+    stack.push(QueuedWork::Directory(source.to_owned(), target.to_owned()));
     let worker = || -> io::Result<()> {
         let mut buffer = vec![0; BLOCK_BYTES];
         while let Some(work) = stack.take() {
             let result = match work {
-                Work::Directory(source, target) => list(&stack, &source, &target),
-                Work::Entries(directories, entries) => {
+                QueuedWork::Directory(source, target) => list(&stack, &source, &target),
+                QueuedWork::Entries(directories, entries) => {
                     copy_entries(&directories.0, &directories.1, &entries, ahead, &mut buffer)
                 }
             };
@@ -140,7 +140,7 @@ fn list(stack: &Stack, source: &Path, target: &Path) -> io::Result<()> {
             _ if [&b"."[..], b".."].contains(&name.to_bytes()) => {}
             FileType::Directory => {
                 let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name.to_bytes());
-                stack.push(Work::Directory(source.join(name), target.join(name)));
+                stack.push(QueuedWork::Directory(source.join(name), target.join(name)));
             }
             kind => entries.push((entry.ino(), name.to_owned(), kind)),
         }
@@ -153,7 +153,7 @@ fn list(stack: &Stack, source: &Path, target: &Path) -> io::Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
-        stack.push(Work::Entries(Arc::clone(&directories), batch));
+        stack.push(QueuedWork::Entries(Arc::clone(&directories), batch));
     }
 }
 

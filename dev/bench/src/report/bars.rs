@@ -4,7 +4,7 @@
 //! shows the reason in place of its bar. Bars start at 0.
 
 use super::canvas::{Anchor, At, Canvas, LETTER, WIDTH, shortened, tick_label, ticks};
-use super::figure::{Bar, Bars, Group, Source, Value, digits};
+use super::figure::{Bar, Bars, FigureOrigin, Group, Value, digits};
 use crate::study::Role;
 
 const ROW: f64 = 18.0;
@@ -72,7 +72,7 @@ fn draw_grid(canvas: &mut Canvas, frame: &Frame, bottom: f64, axis: &str) {
     canvas.text(At { x: frame.left, y: bottom + 29.0 }, Anchor::Start, "tick", axis);
 }
 
-fn draw_bar(canvas: &mut Canvas, frame: &Frame, y: f64, bar: &Bar, source: Source) {
+fn draw_bar(canvas: &mut Canvas, frame: &Frame, y: f64, bar: &Bar, source: FigureOrigin) {
     let emphasis = if bar.role == Role::Auto { "label strong" } else { "label" };
     let label = shortened(&bar.label, ((frame.left - 4.0) / LETTER * 1.05) as usize);
     canvas.text(At { x: frame.left - 6.0, y: y + 12.5 }, Anchor::End, emphasis, &label);
@@ -84,8 +84,8 @@ fn draw_bar(canvas: &mut Canvas, frame: &Frame, y: f64, bar: &Bar, source: Sourc
         }
         Ok(value) => {
             let class = match source {
-                Source::Measured => format!("bar {}", bar.role.class()),
-                Source::Published(_) => format!("bar hollow {}", bar.role.class()),
+                FigureOrigin::Measured => format!("bar {}", bar.role.class()),
+                FigureOrigin::Published(_) => format!("bar hollow {}", bar.role.class()),
             };
             let end = frame.x(value.mean);
             let corner = At { x: frame.left, y: y + (ROW - BAR) / 2.0 };

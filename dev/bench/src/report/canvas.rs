@@ -6,7 +6,7 @@ pub(crate) const WIDTH: f64 = 400.0;
 /// Average width of a letter in a label, rounded up.
 pub(crate) const LETTER: f64 = 6.3;
 
-/// Which part of a text is at the given point.
+/// Part of a text that is at the given point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,

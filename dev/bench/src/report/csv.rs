@@ -1,7 +1,7 @@
 //! Writes one CSV record per figure, measured and published, as in RFC 4180.
 
-use crate::names::Named;
-use crate::study::findings::{Figures, Findings, Line, Measured, Outcome, Test};
+use crate::names::ValueName;
+use crate::study::findings::{Measured, SettingFigures, SettingOutcome, SettingResult, StudyFindings, Test};
 
 const COLUMNS: [&str; 28] = [
     "study",
@@ -34,7 +34,7 @@ const COLUMNS: [&str; 28] = [
     "failure",
 ];
 
-pub(crate) fn whole(findings: &Findings) -> String {
+pub(crate) fn whole(findings: &StudyFindings) -> String {
     let mut out = String::new();
     record(&mut out, COLUMNS.map(str::to_owned));
     for part in &findings.parts {
@@ -54,14 +54,14 @@ pub(crate) fn whole(findings: &Findings) -> String {
     out
 }
 
-fn measured(findings: &Findings, part: &Measured, line: &Line) -> [String; 28] {
+fn measured(findings: &StudyFindings, part: &Measured, line: &SettingResult) -> [String; 28] {
     let (figures, failure) = match &line.outcome {
-        Outcome::Timed(figures) => (Some(figures), ""),
-        Outcome::Failed(why) => (None, why.as_str()),
+        SettingOutcome::Timed(figures) => (Some(figures), ""),
+        SettingOutcome::Failed(why) => (None, why.as_str()),
     };
     let test = figures.and_then(|figures| figures.test.as_ref());
     let some = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let figure = |value: fn(&Figures) -> Option<f64>| some(figures.and_then(|figures| value(figures)));
+    let figure = |value: fn(&SettingFigures) -> Option<f64>| some(figures.and_then(|figures| value(figures)));
     let tested = |value: fn(&Test) -> Option<f64>| some(test.and_then(value));
     [
         findings.study.name(),
@@ -110,7 +110,7 @@ fn record(out: &mut String, fields: [String; 28]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::Name;
+    use crate::study::StudyName;
     use crate::study::findings::tests::example;
 
     /// Splits a record into its fields, like an RFC 4180 reader.
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_record_has_all_fields_and_every_figure_a_record() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
+        for name in [StudyName::S1, StudyName::S2, StudyName::S3, StudyName::S4, StudyName::S5] {
             let mut findings = example(name);
             findings.parts[0].lines[0].command = "cp \"a, b\" SOURCE TARGET".to_owned();
             let text = whole(&findings);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_written_whole() {
-        let findings = example(Name::S1);
+        let findings = example(StudyName::S1);
         let text = whole(&findings);
         let record = fields(text.lines().nth(1).unwrap());
         let mean = findings.parts[0].lines[0].mean().unwrap();

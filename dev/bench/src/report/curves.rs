@@ -46,7 +46,7 @@ impl Frame {
 }
 
 /// A label at the end of a curve or line.
-struct Name<'a> {
+struct CurveLabel<'a> {
     y: f64,
     label: &'a str,
     role: Role,
@@ -61,7 +61,7 @@ pub(crate) fn draw(curves: &Curves) -> String {
         let y = frame.y(level.value);
         let class = format!("level {}", level.role.class());
         canvas.line(At { x: LEFT, y }, At { x: frame.right, y }, &class);
-        names.push(Name { y, label: &level.label, role: level.role });
+        names.push(CurveLabel { y, label: &level.label, role: level.role });
     }
     for curve in &curves.curves {
         let class = curve.role.class();
@@ -78,7 +78,7 @@ pub(crate) fn draw(curves: &Curves) -> String {
             canvas.dot(*at, 3.0, &format!("dot {class}"));
         }
         if let Some(end) = points.last() {
-            names.push(Name { y: end.y, label: &curve.label, role: curve.role });
+            names.push(CurveLabel { y: end.y, label: &curve.label, role: curve.role });
         }
     }
     draw_names(&mut canvas, &frame, names);
@@ -105,7 +105,7 @@ fn draw_grid(canvas: &mut Canvas, frame: &Frame, curves: &Curves) {
 }
 
 /// Writes the labels at the ends, pushed apart where they would overlap.
-fn draw_names(canvas: &mut Canvas, frame: &Frame, mut names: Vec<Name<'_>>) {
+fn draw_names(canvas: &mut Canvas, frame: &Frame, mut names: Vec<CurveLabel<'_>>) {
     names.sort_by(|one, other| one.y.total_cmp(&other.y));
     let mut free = TOP - LINE;
     for name in &mut names {

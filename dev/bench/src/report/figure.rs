@@ -3,7 +3,7 @@
 //! The studies (`s1` to `s5`) and `simulated` describe what to show with these types. `bars`,
 //! `curves` and `dots` draw the panels; `text` and `html` write the rest.
 
-use crate::study::findings::{Figures, Line, Outcome};
+use crate::study::findings::{SettingFigures, SettingOutcome, SettingResult};
 use crate::study::{Role, Unit};
 use crate::table;
 
@@ -25,7 +25,7 @@ pub(crate) enum Panel {
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum FigureOrigin {
     Measured,
     /// Published in the document, measured on the machine named here.
     Published(&'static str),
@@ -34,7 +34,7 @@ pub(crate) enum Source {
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
-    pub(crate) source: Source,
+    pub(crate) source: FigureOrigin,
     pub(crate) axis: String,
     pub(crate) groups: Vec<Group>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Bar {
     /// Text to the left of the bar.
     pub(crate) label: String,
     pub(crate) role: Role,
-    /// Length of the bar, or why there is none.
+    /// Length of the bar, or the reason why it is missing.
     pub(crate) value: std::result::Result<Value, String>,
     /// Text after the number.
     pub(crate) remark: String,
@@ -127,7 +127,7 @@ impl Role {
 }
 
 impl Value {
-    pub(crate) fn of(figures: &Figures) -> Value {
+    pub(crate) fn of(figures: &SettingFigures) -> Value {
         Value { mean: figures.value.mean, deviation: figures.value.deviation.unwrap_or_default() }
     }
 
@@ -138,10 +138,10 @@ impl Value {
 }
 
 impl Bar {
-    pub(crate) fn of(line: &Line) -> Bar {
+    pub(crate) fn of(line: &SettingResult) -> Bar {
         let value = match &line.outcome {
-            Outcome::Timed(figures) => Ok(Value::of(figures)),
-            Outcome::Failed(why) => Err(why.clone()),
+            SettingOutcome::Timed(figures) => Ok(Value::of(figures)),
+            SettingOutcome::Failed(why) => Err(why.clone()),
         };
         Bar { label: line.label.clone(), role: line.role, value, remark: String::new() }
     }
@@ -163,7 +163,12 @@ impl Panel {
         groups: impl IntoIterator<Item = Group>,
     ) -> Panel {
         let groups = groups.into_iter().collect();
-        Panel::Bars(Bars { title: title.into(), source: Source::Measured, axis: axis.to_owned(), groups })
+        Panel::Bars(Bars {
+            title: title.into(),
+            source: FigureOrigin::Measured,
+            axis: axis.to_owned(),
+            groups,
+        })
     }
 
     pub(crate) fn curves(
@@ -185,7 +190,7 @@ impl Panel {
     /// Names the machine on which the bars were measured for the document.
     pub(crate) fn published(self, machine: &'static str) -> Panel {
         match self {
-            Panel::Bars(bars) => Panel::Bars(Bars { source: Source::Published(machine), ..bars }),
+            Panel::Bars(bars) => Panel::Bars(Bars { source: FigureOrigin::Published(machine), ..bars }),
             other => other,
         }
     }
@@ -213,9 +218,9 @@ impl Curve {
     }
 }
 
-impl Row {
-    pub(crate) fn new(name: impl Into<String>, cells: impl IntoIterator<Item = String>) -> Row {
-        Row { name: name.into(), cells: Ok(cells.into_iter().collect()), is_auto: false }
+impl FigureRow {
+    pub(crate) fn new(name: impl Into<String>, cells: impl IntoIterator<Item = String>) -> FigureRow {
+        FigureRow { name: name.into(), cells: Ok(cells.into_iter().collect()), is_auto: false }
     }
 }
 
@@ -224,7 +229,7 @@ impl Table {
         title: impl Into<String>,
         note: impl Into<String>,
         columns: impl IntoIterator<Item: Into<String>>,
-        rows: impl IntoIterator<Item = Row>,
+        rows: impl IntoIterator<Item = FigureRow>,
     ) -> Table {
         let columns = columns.into_iter().map(Into::into).collect();
         Table { title: title.into(), note: note.into(), columns, rows: rows.into_iter().collect() }
@@ -242,11 +247,11 @@ pub(crate) struct Table {
     pub(crate) note: String,
     /// Columns after the name, from left to right.
     pub(crate) columns: Vec<String>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<FigureRow>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct FigureRow {
     pub(crate) name: String,
     /// Cells, or why there are none.
     pub(crate) cells: std::result::Result<Vec<String>, String>,
@@ -307,7 +312,10 @@ pub(crate) fn joined(parts: impl IntoIterator<Item = String>, separator: &str) -
 }
 
 /// Describes how often each setting is the best of a part, the most frequent first.
-pub(crate) fn winners<'a>(parts: impl Iterator<Item = impl Iterator<Item = &'a Line>>, unit: Unit) -> String {
+pub(crate) fn winners<'a>(
+    parts: impl Iterator<Item = impl Iterator<Item = &'a SettingResult>>,
+    unit: Unit,
+) -> String {
     let mut wins: Vec<(String, usize)> = Vec::new();
     let mut count = 0;
     for lines in parts {
@@ -337,7 +345,7 @@ pub(crate) fn winners<'a>(parts: impl Iterator<Item = impl Iterator<Item = &'a L
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::Name;
+    use crate::study::StudyName;
     use crate::study::findings::tests::example;
 
     #[test]
@@ -349,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_best_of_each_part_is_counted_in_the_units_own_direction() {
-        let findings = example(Name::S1);
+        let findings = example(StudyName::S1);
         let lines = || findings.parts.iter().map(|part| part.lines.iter());
         let (least, most) = (winners(lines(), Unit::Seconds), winners(lines(), Unit::MegabytesPerSecond));
         assert!(least.starts_with("Fastest, of 15: cp -r in 15"), "{least}");

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::canvas::{Anchor, At, Canvas, WIDTH};
-use crate::auto::findings::{Comparison, Findings, RATIO_MAX};
+use crate::auto::findings::{AutoFindings, ForcedComparison, RATIO_MAX};
 
 const STYLE: &str = include_str!("heat.css");
 
@@ -39,7 +39,7 @@ const LEGEND: [[(&str, &str, f64); 3]; 2] = [
     [("behind", "behind", MARGIN), ("far", "by over 20 %", 104.0), ("nothing", "not measured", 222.0)],
 ];
 
-pub(crate) fn picture(findings: &Findings) -> String {
+pub(crate) fn picture(findings: &AutoFindings) -> String {
     let mut canvas = Canvas::default();
     let bottom = TOP + ROW * findings.sets.len() as f64;
     let height = bottom + 10.0 + LEGEND_ROW * LEGEND.len() as f64 + MARGIN;
@@ -63,7 +63,7 @@ pub(crate) fn picture(findings: &Findings) -> String {
 }
 
 /// Returns from where to where each column goes.
-fn columns(findings: &Findings) -> Vec<Range<f64>> {
+fn columns(findings: &AutoFindings) -> Vec<Range<f64>> {
     let begins = |index: &usize| {
         *index > 0 && findings.columns[*index].file_system != findings.columns[index - 1].file_system
     };
@@ -82,7 +82,7 @@ fn columns(findings: &Findings) -> Vec<Range<f64>> {
         .collect()
 }
 
-fn draw_heads(canvas: &mut Canvas, findings: &Findings, columns: &[Range<f64>]) {
+fn draw_heads(canvas: &mut Canvas, findings: &AutoFindings, columns: &[Range<f64>]) {
     let heads: Vec<_> = findings.columns.iter().zip(columns).collect();
     for group in heads.chunk_by(|one, other| one.0.file_system == other.0.file_system) {
         if let [first, .., last] | [first @ last] = group {
@@ -100,7 +100,7 @@ fn draw_heads(canvas: &mut Canvas, findings: &Findings, columns: &[Range<f64>]) 
     }
 }
 
-fn draw_cell(canvas: &mut Canvas, column: &Range<f64>, y: f64, found: Option<Comparison>) {
+fn draw_cell(canvas: &mut Canvas, column: &Range<f64>, y: f64, found: Option<ForcedComparison>) {
     let corner = At { x: column.start + GAP / 2.0, y: y + GAP / 2.0 };
     let size = At { x: column.end - column.start - GAP, y: ROW - GAP };
     canvas.rectangle(corner, size, found.map_or("nothing", class));
@@ -114,7 +114,7 @@ fn draw_cell(canvas: &mut Canvas, column: &Range<f64>, y: f64, found: Option<Com
     canvas.text(at, Anchor::Middle, style, &text);
 }
 
-fn class(found: Comparison) -> &'static str {
+fn class(found: ForcedComparison) -> &'static str {
     match found.ratio {
         RATIO_FAR.. if found.is_behind => "far",
         _ if found.is_behind => "behind",

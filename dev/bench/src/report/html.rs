@@ -6,17 +6,17 @@
 //! mode, one for dark, and light for print.
 
 use super::canvas::escaped;
-use super::figure::{Bars, Claim, Dots, Figure, Panel, Row, Source, Table};
+use super::figure::{Bars, Claim, Dots, Figure, FigureOrigin, FigureRow, Panel, Table};
 use super::tables::{LEGEND, details};
-use super::{View, bars, curves, dots, facts, view};
-use crate::names::Named;
+use super::{StudyView, bars, curves, dots, facts, view};
+use crate::names::ValueName;
 use crate::simulate::published::{MACHINE, TITLE};
-use crate::study::findings::Findings;
+use crate::study::findings::StudyFindings;
 use crate::study::published::document;
 
 const STYLE: &str = include_str!("style.css");
 
-pub(crate) fn whole(findings: &Findings) -> String {
+pub(crate) fn whole(findings: &StudyFindings) -> String {
     let view = view(findings);
     let document = document(findings.study);
     let name = findings.study.name();
@@ -31,7 +31,7 @@ pub(crate) fn whole(findings: &Findings) -> String {
     out
 }
 
-pub(super) fn simulated(view: &View, facts: &[(&'static str, String)]) -> String {
+pub(super) fn simulated(view: &StudyView, facts: &[(&'static str, String)]) -> String {
     let mut out = String::new();
     write_head(&mut out, "haul bench simulate", view, [TITLE, MACHINE]);
     write_body(&mut out, view, facts, "All figures");
@@ -39,7 +39,7 @@ pub(super) fn simulated(view: &View, facts: &[(&'static str, String)]) -> String
     out
 }
 
-fn write_head(out: &mut String, command: &str, view: &View, [document, machine]: [&str; 2]) {
+fn write_head(out: &mut String, command: &str, view: &StudyView, [document, machine]: [&str; 2]) {
     let title = escaped(view.title);
     out.push_str(&format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
@@ -57,7 +57,7 @@ fn write_head(out: &mut String, command: &str, view: &View, [document, machine]:
 }
 
 /// Writes facts, claims, figures and tables; leaves the section with the tables open.
-fn write_body(out: &mut String, view: &View, facts: &[(&'static str, String)], tables: &str) {
+fn write_body(out: &mut String, view: &StudyView, facts: &[(&'static str, String)], tables: &str) {
     write_facts(out, facts);
     out.push_str("</header>\n<main>\n");
     write_claims(out, &view.claims);
@@ -107,8 +107,10 @@ fn write_figure(out: &mut String, number: usize, figure: &Figure) {
 
 fn bars_tag(panel: &Bars) -> String {
     match panel.source {
-        Source::Measured => String::new(),
-        Source::Published(short) => format!(" <span class=\"tag\">published: {}</span>", escaped(short)),
+        FigureOrigin::Measured => String::new(),
+        FigureOrigin::Published(short) => {
+            format!(" <span class=\"tag\">published: {}</span>", escaped(short))
+        }
     }
 }
 
@@ -127,7 +129,7 @@ fn write_table(out: &mut String, table: &Table) {
         out.push_str(&format!("<th>{}</th>", escaped(column)));
     }
     out.push_str("</tr></thead><tbody>\n");
-    for Row { name, cells, is_auto } in &table.rows {
+    for FigureRow { name, cells, is_auto } in &table.rows {
         let class = if *is_auto { " class=\"auto\"" } else { "" };
         out.push_str(&format!("<tr{class}><th>{}</th>", escaped(name)));
         match cells {
@@ -146,7 +148,7 @@ fn write_table(out: &mut String, table: &Table) {
     }
 }
 
-fn write_commands(out: &mut String, findings: &Findings) {
+fn write_commands(out: &mut String, findings: &StudyFindings) {
     let mut commands: Vec<(&str, &str)> = Vec::new();
     for line in findings.parts.iter().flat_map(|part| &part.lines) {
         let pair = (line.label.as_str(), line.command.as_str());
@@ -165,11 +167,12 @@ fn write_commands(out: &mut String, findings: &Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::Name;
-    use crate::study::findings::Outcome;
+    use crate::study::StudyName;
+    use crate::study::findings::SettingOutcome;
     use crate::study::findings::tests::example;
 
-    const STUDIES: [Name; 5] = [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5];
+    const STUDIES: [StudyName; 5] =
+        [StudyName::S1, StudyName::S2, StudyName::S3, StudyName::S4, StudyName::S5];
 
     fn parsed(page: &str) -> roxmltree::Document<'_> {
         let body = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
@@ -226,7 +229,7 @@ mod tests {
                 parsed(&page);
                 if round == 0 {
                     for line in findings.parts.iter_mut().flat_map(|part| &mut part.lines) {
-                        line.outcome = Outcome::Failed("exit status 1".to_owned());
+                        line.outcome = SettingOutcome::Failed("exit status 1".to_owned());
                     }
                 }
             }
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_is_published_is_called_so_and_hauls_choice_is_set_off() {
-        let page = whole(&example(Name::S1));
+        let page = whole(&example(StudyName::S1));
         let document = parsed(&page);
         let hollow = |node: &roxmltree::Node<'_, '_>| {
             node.attribute("class").is_some_and(|class| class.split(' ').any(|word| word == "hollow"))

@@ -28,12 +28,12 @@ pub(crate) mod simulated;
 mod tables;
 pub(crate) mod text;
 
-use crate::study::Name;
-use crate::study::findings::Findings;
+use crate::study::StudyName;
+use crate::study::findings::StudyFindings;
 
 use figure::{Claim, Figure, Table};
 
-struct View {
+struct StudyView {
     title: &'static str,
     about: &'static str,
     /// Claims of the document, each with our measurement.
@@ -43,18 +43,18 @@ struct View {
     tables: Vec<Table>,
 }
 
-fn view(findings: &Findings) -> View {
+fn view(findings: &StudyFindings) -> StudyView {
     match findings.study {
-        Name::S1 => s1::view(findings),
-        Name::S2 => s2::view(findings),
-        Name::S3 => s3::view(findings),
-        Name::S4 => s4::view(findings),
-        Name::S5 => s5::view(findings),
+        StudyName::S1 => s1::view(findings),
+        StudyName::S2 => s2::view(findings),
+        StudyName::S3 => s3::view(findings),
+        StudyName::S4 => s4::view(findings),
+        StudyName::S5 => s5::view(findings),
     }
 }
 
 /// Returns what the figures were measured on and how, as (name, fact) pairs.
-fn facts(findings: &Findings) -> Vec<(&'static str, String)> {
+fn facts(findings: &StudyFindings) -> Vec<(&'static str, String)> {
     let machine = &findings.machine;
     let memory = machine.memory_bytes as f64 / f64::from(1 << 30);
     let scale = match findings.scale {

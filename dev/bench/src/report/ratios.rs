@@ -1,6 +1,6 @@
 //! Formats the findings of `auto` as Markdown: the ratios, and the seconds they come from.
 
-use crate::auto::findings::{Cell, Findings, RATIO_MAX};
+use crate::auto::findings::{AutoFindings, Cell, RATIO_MAX};
 use crate::auto::settings;
 use crate::table::{seconds, write_paragraph};
 
@@ -10,7 +10,7 @@ const NOTHING: &str = "–";
 /// Mark of a ratio that comes from later runs.
 const AGAIN: &str = "\u{2020}";
 
-pub(crate) fn tables(findings: &Findings) -> String {
+pub(crate) fn tables(findings: &AutoFindings) -> String {
     let mut out = String::new();
     for fact in facts(findings) {
         write_paragraph(&mut out, &format!("- {fact}"), "  ");
@@ -34,7 +34,7 @@ pub(crate) fn tables(findings: &Findings) -> String {
     out
 }
 
-fn facts(findings: &Findings) -> Vec<String> {
+fn facts(findings: &AutoFindings) -> Vec<String> {
     let machine = &findings.machine;
     let memory = machine.memory_bytes as f64 / f64::from(1 << 30);
     let mut facts = vec![
@@ -62,7 +62,7 @@ fn facts(findings: &Findings) -> Vec<String> {
 }
 
 /// Says in how many cells auto is behind, and where.
-pub(crate) fn summary(findings: &Findings) -> String {
+pub(crate) fn summary(findings: &AutoFindings) -> String {
     let (behind, count) = findings.behind();
     let head = format!("`auto` is behind in {} of {count} cells", behind.len());
     let place = |cell: &&Cell| format!("{}, {}", findings.columns[cell.column].name(), cell.set);
@@ -83,7 +83,7 @@ fn write_head(out: &mut String, names: Vec<String>) {
     out.push_str(&rules);
 }
 
-fn write_ratios(out: &mut String, findings: &Findings) {
+fn write_ratios(out: &mut String, findings: &AutoFindings) {
     let names = findings.columns.iter().map(|column| column.name());
     write_head(out, std::iter::once("auto / best".to_owned()).chain(names).collect());
     for (set, _) in &findings.sets {
@@ -100,7 +100,7 @@ fn ratio(cell: &Cell) -> String {
     format!("{mark}{:.2}{mark}{again}", found.ratio)
 }
 
-fn write_sets(out: &mut String, findings: &Findings) {
+fn write_sets(out: &mut String, findings: &AutoFindings) {
     out.push_str("\n| tree | at scale 1 |\n|---|---|\n");
     for (name, about) in &findings.sets {
         write_row(out, [(*name).to_owned(), (*about).to_owned()]);
@@ -108,7 +108,7 @@ fn write_sets(out: &mut String, findings: &Findings) {
 }
 
 /// Writes the medians of one column, with those settings that were measured there.
-fn write_seconds(out: &mut String, findings: &Findings, column: usize) {
+fn write_seconds(out: &mut String, findings: &AutoFindings, column: usize) {
     let cells: Vec<&Cell> = findings.cells.iter().filter(|cell| cell.column == column).collect();
     if cells.is_empty() {
         return;

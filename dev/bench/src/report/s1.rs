@@ -1,10 +1,10 @@
-//! Report of S1: the document's three plots, its Table 1 and its conclusions, each beside ours.
+//! Report of S1: the document's three plots, its Table 1 and its conclusions, each next to ours.
 
-use super::View;
+use super::StudyView;
 use super::figure::{
-    Bar, Claim, DotRow, Dots, Figure, Group, Panel, Row, Table, digits, number, or_dash, winners,
+    Bar, Claim, DotRow, Dots, Figure, FigureRow, Group, Panel, Table, digits, number, or_dash, winners,
 };
-use crate::study::findings::{Findings, Line, Measured};
+use crate::study::findings::{Measured, SettingResult, StudyFindings};
 use crate::study::published::document;
 use crate::study::s1::{COLUMNS, DEPTHS, SIZES, group, label};
 use crate::study::{AUTO, CP, Role};
@@ -18,10 +18,10 @@ const PROGRAMS: [(&str, Role, &str); 4] = [
     (AUTO, Role::Auto, "haul (auto)"),
 ];
 
-pub(crate) fn view(findings: &Findings) -> View {
+pub(crate) fn view(findings: &StudyFindings) -> StudyView {
     let mut figures: Vec<Figure> = DEPTHS.iter().filter_map(|(levels, _)| depth(findings, *levels)).collect();
     figures.push(then_and_now(findings));
-    View {
+    StudyView {
         title: "cp -r over Linux AIO, ten years and more later",
         about: "Trees of directories with files of one size, copied with nothing in memory by GNU cp, by \
                 kernel AIO with O_DIRECT (k-D) and without (k-N), by POSIX AIO, and by haul left to its own \
@@ -33,13 +33,13 @@ pub(crate) fn view(findings: &Findings) -> View {
     }
 }
 
-fn depth(findings: &Findings, levels: u32) -> Option<Figure> {
+fn depth(findings: &StudyFindings, levels: u32) -> Option<Figure> {
     let group_name = group(levels);
     let parts: Vec<&Measured> = findings.group(&group_name).collect();
     let files = parts.first()?.totals.files;
     let ours = parts.iter().map(|part| Group::new(&part.label, part.lines.iter().map(Bar::of)));
     let theirs = parts.iter().map(|part| {
-        let bar = |line: &Line| {
+        let bar = |line: &SettingResult| {
             let value = findings.published_value(&part.name, &line.id)?;
             Some(Bar::published(&line.label, line.role, value))
         };
@@ -63,7 +63,7 @@ fn depth(findings: &Findings, levels: u32) -> Option<Figure> {
     })
 }
 
-fn then_and_now(findings: &Findings) -> Figure {
+fn then_and_now(findings: &StudyFindings) -> Figure {
     let panels = PROGRAMS.map(|(id, role, title)| {
         let rows = findings.parts.iter().map(|part| {
             let published = |id| findings.published_value(&part.name, id);
@@ -96,7 +96,7 @@ fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
 }
 
 /// Returns Table 1 with our measurements, with an extra column for haul's own choice.
-fn table_1(findings: &Findings) -> Table {
+fn table_1(findings: &StudyFindings) -> Table {
     let cell = |levels: u32, kilobytes: u64, id: &str| {
         let part = findings.part(&format!("depth-{levels}/{kilobytes}K"))?;
         part.mean(id).map(|mean| number(mean, findings.unit))
@@ -104,7 +104,7 @@ fn table_1(findings: &Findings) -> Table {
     form("Table 1, measured here: completion time in seconds", &COLUMNS, &cell)
 }
 
-fn published_table(findings: &Findings) -> Table {
+fn published_table(findings: &StudyFindings) -> Table {
     let cell = |levels: u32, kilobytes: u64, id: &str| {
         let value = findings.published_value(&format!("depth-{levels}/{kilobytes}K"), id)?;
         Some(digits(value))
@@ -123,12 +123,12 @@ fn form(title: &str, columns: &[&str], cell: &dyn Fn(u32, u64, &str) -> Option<S
         let cells = DEPTHS.iter().flat_map(|(levels, _)| {
             columns.iter().map(|id| or_dash(cell(*levels, *kilobytes, id), |cell| cell))
         });
-        Row::new(label(*kilobytes), cells)
+        FigureRow::new(label(*kilobytes), cells)
     });
     Table::new(title, "d2, d4, d8: levels of directories.", headings, rows)
 }
 
-fn claims(findings: &Findings) -> Vec<Claim> {
+fn claims(findings: &StudyFindings) -> Vec<Claim> {
     let ratios = |id: &str| -> Vec<f64> {
         findings.parts.iter().filter_map(|part| ratio(part.mean(id), part.mean(CP))).collect()
     };

@@ -1,9 +1,9 @@
-//! Report of S2: the six rows of aio-stress, buffered and direct, beside the document's table.
+//! Report of S2: the six rows of aio-stress, buffered and direct, next to the document's table.
 
-use super::View;
-use super::figure::{Bar, Claim, Figure, Group, Panel, Row, Table, joined, or_dash, rate, winners};
+use super::StudyView;
+use super::figure::{Bar, Claim, Figure, FigureRow, Group, Panel, Table, joined, or_dash, rate, winners};
 use crate::study::Role;
-use crate::study::findings::{Figures, Findings, Line, Measured};
+use crate::study::findings::{Measured, SettingFigures, SettingResult, StudyFindings};
 use crate::study::published::document;
 use crate::study::s2::{DIRECT, ENGINES, ROWS};
 
@@ -14,8 +14,8 @@ const PUBLISHED: [(&str, &str, Role); 4] = [
     ("patched/direct", "patched, direct", Role::Retry),
 ];
 
-pub(crate) fn view(findings: &Findings) -> View {
-    View {
+pub(crate) fn view(findings: &StudyFindings) -> StudyView {
+    StudyView {
         title: "Buffered I/O that does not wait: aio-stress, engine by engine",
         about: "One file is read and written in records of 64 KB, at random and in order, 64 of them in \
                 flight, with nothing of it in memory at the start. The document compares a kernel that blocks \
@@ -31,11 +31,11 @@ pub(crate) fn view(findings: &Findings) -> View {
     }
 }
 
-fn is_direct(line: &Line) -> bool {
+fn is_direct(line: &SettingResult) -> bool {
     line.id.ends_with(DIRECT)
 }
 
-fn by_mode(findings: &Findings) -> Figure {
+fn by_mode(findings: &StudyFindings) -> Figure {
     let panel = |title: &str, direct: bool| {
         let groups = findings.parts.iter().map(|part| {
             let lines = part.lines.iter().filter(|line| is_direct(line) == direct);
@@ -45,7 +45,7 @@ fn by_mode(findings: &Findings) -> Figure {
         Panel::bars(title, "MB/s; longer is better", groups)
     };
     let buffered = |part: &'_ Measured| part.lines.iter().filter(|line| !is_direct(line)).cloned().collect();
-    let buffered: Vec<Vec<Line>> = findings.parts.iter().map(buffered).collect();
+    let buffered: Vec<Vec<SettingResult>> = findings.parts.iter().map(buffered).collect();
     let winners = winners(buffered.iter().map(|lines| lines.iter()), findings.unit);
     Figure {
         title: "Throughput of each engine".to_owned(),
@@ -58,7 +58,7 @@ fn by_mode(findings: &Findings) -> Figure {
     }
 }
 
-fn published_figure(findings: &Findings) -> Figure {
+fn published_figure(findings: &StudyFindings) -> Figure {
     let groups = ROWS.iter().map(|row| {
         let bars = PUBLISHED.iter().filter_map(|(id, label, role)| {
             Some(Bar::published(label, *role, findings.published_value(row.name, id)?))
@@ -83,7 +83,7 @@ fn published_figure(findings: &Findings) -> Figure {
 }
 
 /// Returns each engine's rate through the page cache, relative to the blocking engine.
-fn gains(findings: &Findings, part: &Measured) -> Vec<Bar> {
+fn gains(findings: &StudyFindings, part: &Measured) -> Vec<Bar> {
     let published = |id| findings.published_value(&part.name, id);
     let then = published("patched").zip(published("vanilla")).map(|(patched, vanilla)| patched / vanilla);
     ENGINES
@@ -102,23 +102,23 @@ fn gains(findings: &Findings, part: &Measured) -> Vec<Bar> {
 }
 
 /// Returns rows by engines: through the page cache if `mode` is empty, or with O_DIRECT.
-fn table(findings: &Findings, title: &str, mode: &str) -> Table {
+fn table(findings: &StudyFindings, title: &str, mode: &str) -> Table {
     let row = |part: &Measured| {
         let engines = ENGINES.iter().map(|(engine, _)| part.line(&format!("{engine}{mode}")));
-        Row::new(&part.label, engines.map(|line| or_dash(line.and_then(Line::timed), cell)))
+        FigureRow::new(&part.label, engines.map(|line| or_dash(line.and_then(SettingResult::timed), cell)))
     };
     let note = "In parentheses: the rate when the fsync afterwards counts too.";
     Table::new(title, note, ENGINES.map(|(engine, _)| engine), findings.parts.iter().map(row))
 }
 
 /// Formats a rate, followed by the rate including the fsync in parentheses, if there was one.
-fn cell(figures: &Figures) -> String {
+fn cell(figures: &SettingFigures) -> String {
     let value = rate(figures.value.mean);
     figures.with_sync.map_or(value.clone(), |synced| format!("{value} ({})", rate(synced.mean)))
 }
 
 /// Returns the table as printed, including its numbers in parentheses.
-fn published_table(findings: &Findings) -> Table {
+fn published_table(findings: &StudyFindings) -> Table {
     let value = |part: &str, id: &str| findings.published_value(part, id);
     let rows = ROWS.iter().map(|row| {
         let with_second = |id: &str| {
@@ -131,14 +131,14 @@ fn published_table(findings: &Findings) -> Table {
         let direct = ["vanilla/direct", "patched/direct"].into_iter();
         let direct = direct.filter_map(|id| value(row.name, id).map(|value| format!("{value:.2}")));
         let direct = joined(direct, ", ").unwrap_or_default();
-        Row::new(row.label, [with_second("vanilla"), with_second("patched"), direct])
+        FigureRow::new(row.label, [with_second("vanilla"), with_second("patched"), direct])
     });
     let note = "The document does not say what the numbers in parentheses are; aio-stress prints the rate with its fsync so.";
     let columns = ["Vanilla", "Patched", "O_DIRECT (vanilla, patched)"];
     Table::new("aio-stress, as published: MB/s", note, columns, rows)
 }
 
-fn claims(findings: &Findings) -> Vec<Claim> {
+fn claims(findings: &StudyFindings) -> Vec<Claim> {
     let gain = |part: &str| {
         let part = findings.part(part)?;
         let of = |engine: &str| Some(part.mean(engine)? / part.mean("sync")?);

@@ -1,21 +1,21 @@
 //! Report of S3: kinds of operations for three file sizes, fallocate, queue depths, and memory.
 
-use super::View;
+use super::StudyView;
 use super::figure::{
-    Bar, Claim, Curve, Figure, Group, Level, Panel, Row, Table, Value, joined, number, or_dash, winners,
+    Bar, Claim, Curve, Figure, FigureRow, Group, Level, Panel, Table, Value, joined, number, or_dash, winners,
 };
-use crate::study::findings::{Findings, Line, Measured};
+use crate::study::findings::{Measured, SettingResult, StudyFindings};
 use crate::study::s3::{
     ALLOCATING, ALLOCATION, DEPTHS, ENGINES, MODES, OPS, SIZES, blocking_id, depth_id, id,
 };
 use crate::study::{AUTO, CP, Role, Unit};
 
-pub(crate) fn view(findings: &Findings) -> View {
+pub(crate) fn view(findings: &StudyFindings) -> StudyView {
     let mut figures: Vec<Figure> = SIZES.iter().filter_map(|(name, _)| kinds(findings, name)).collect();
     figures.extend(depths(findings));
     figures.extend(fallocate(findings));
     figures.extend(memory(findings));
-    View {
+    StudyView {
         title: "aio, io_uring and cp: which operations, how many, how deep",
         about: "128 files of 32 KB, of 1 MB and of 100 MB, copied with one operation for each file in flight \
                 (single), with several (multi), and with batches of them; through the page cache and round it; \
@@ -28,12 +28,12 @@ pub(crate) fn view(findings: &Findings) -> View {
 
 const SECONDS: &str = "seconds to return; shorter is better";
 
-fn kinds(findings: &Findings, name: &str) -> Option<Figure> {
+fn kinds(findings: &StudyFindings, name: &str) -> Option<Figure> {
     let part = findings.part(name)?;
     let panel = |mode: &str, title: &str| {
         let bar = |id: &str, label: &str| part.line(id).map(|line| Bar::of(line).called(label));
-        let beside = [bar(CP, "cp -r"), bar(&blocking_id(mode), "sync"), bar(AUTO, "haul (auto)")];
-        let others = Group::new("blocking, and haul\u{2019}s own choice", beside.into_iter().flatten());
+        let compared = [bar(CP, "cp -r"), bar(&blocking_id(mode), "sync"), bar(AUTO, "haul (auto)")];
+        let others = Group::new("blocking, and haul\u{2019}s own choice", compared.into_iter().flatten());
         let engines = OPS.iter().map(|ops| {
             let bars = ENGINES.iter().filter_map(|(engine, ..)| bar(&id(engine, ops, mode), engine));
             Group::new(*ops, bars)
@@ -62,7 +62,7 @@ fn capital(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn depths(findings: &Findings) -> Option<Figure> {
+fn depths(findings: &StudyFindings) -> Option<Figure> {
     let panels: Vec<Panel> = MODES
         .iter()
         .filter_map(|(mode, _)| {
@@ -114,7 +114,7 @@ fn best_depths(part: &Measured) -> Option<String> {
     joined(best, ", ")
 }
 
-fn fallocate(findings: &Findings) -> Option<Figure> {
+fn fallocate(findings: &StudyFindings) -> Option<Figure> {
     let part = findings.part("fallocate")?;
     let panels = MODES.map(|(mode, _)| {
         let groups = ALLOCATING.iter().map(|(engine, ..)| {
@@ -144,7 +144,7 @@ fn fallocate(findings: &Findings) -> Option<Figure> {
     })
 }
 
-fn memory(findings: &Findings) -> Option<Figure> {
+fn memory(findings: &StudyFindings) -> Option<Figure> {
     let panels: Vec<Panel> = MODES
         .iter()
         .map(|(mode, _)| {
@@ -171,7 +171,7 @@ fn memory(findings: &Findings) -> Option<Figure> {
     })
 }
 
-fn memory_bar(line: &Line) -> Option<Bar> {
+fn memory_bar(line: &SettingResult) -> Option<Bar> {
     let engine = line.id.split('/').next().unwrap_or(&line.id);
     let label = if line.id.contains('/') { engine } else { line.label.as_str() };
     let megabytes = line.timed()?.memory_peak_bytes as f64 / 1e6;
@@ -179,21 +179,21 @@ fn memory_bar(line: &Line) -> Option<Bar> {
 }
 
 /// Returns a table of engines by kinds of operations, for one file size.
-fn table(findings: &Findings, name: &str) -> Option<Table> {
+fn table(findings: &StudyFindings, name: &str) -> Option<Table> {
     let part = findings.part(name)?;
     let columns = ["", "D:"].into_iter().flat_map(|mode| OPS.iter().map(move |ops| format!("{mode}{ops}")));
     let cell = |id: &str| or_dash(part.mean(id), |mean| number(mean, Unit::Seconds));
-    let mut rows: Vec<Row> = ENGINES
+    let mut rows: Vec<FigureRow> = ENGINES
         .iter()
         .map(|(engine, ..)| {
             let ids = MODES.iter().flat_map(|(mode, _)| OPS.iter().map(move |ops| id(engine, ops, mode)));
-            Row::new(*engine, ids.map(|id| cell(&id)))
+            FigureRow::new(*engine, ids.map(|id| cell(&id)))
         })
         .collect();
     let once = |name: &str, buffered: String, direct: String, role: Role| {
         let none = || "-".to_owned();
         let cells = [buffered, none(), none(), direct, none(), none()];
-        Row { is_auto: role == Role::Auto, ..Row::new(name, cells) }
+        FigureRow { is_auto: role == Role::Auto, ..FigureRow::new(name, cells) }
     };
     rows.push(once("sync", cell(&blocking_id("buffered")), cell(&blocking_id("direct")), Role::Sync));
     rows.push(once("cp -r", cell(CP), "-".to_owned(), Role::Reference));
@@ -202,7 +202,7 @@ fn table(findings: &Findings, name: &str) -> Option<Table> {
     Some(Table::new(format!("{}: seconds", part.label), note, columns, rows))
 }
 
-fn claims(findings: &Findings) -> Vec<Claim> {
+fn claims(findings: &StudyFindings) -> Vec<Claim> {
     let less = |part: &str, id: &str, than: &str| {
         let part = findings.part(part)?;
         let (own, other) = (part.mean(id)?, part.mean(than)?);

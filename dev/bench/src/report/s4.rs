@@ -1,9 +1,11 @@
 //! Report of S4: broad, fat, deep and practical against cp -r, with the t-tests, and the ablations.
 
-use super::View;
-use super::figure::{Bar, Claim, Figure, Group, Panel, Row, Table, joined, number, or_dash, probability};
-use crate::names::Named;
-use crate::study::findings::{Findings, Line, Measured, Outcome};
+use super::StudyView;
+use super::figure::{
+    Bar, Claim, Figure, FigureRow, Group, Panel, Table, joined, number, or_dash, probability,
+};
+use crate::names::ValueName;
+use crate::study::findings::{Measured, SettingOutcome, SettingResult, StudyFindings};
 use crate::study::published::document;
 use crate::study::s4::{AS_DCP, TREES};
 use crate::study::{AUTO, CP, Role, Unit};
@@ -13,10 +15,10 @@ const COLUMNS: [&str; 8] = ["s", "\u{b1}", "MB/s", "times as fast", "t", "degree
 
 const AXIS: &str = "seconds to return; shorter is better";
 
-pub(crate) fn view(findings: &Findings) -> View {
+pub(crate) fn view(findings: &StudyFindings) -> StudyView {
     let mut figures = vec![against_cp(findings)];
     figures.extend(ablations(findings));
-    View {
+    StudyView {
         title: "Fast recursive copy: broad, fat and deep trees against cp -r",
         about: "Three trees made to be hard in different ways, and a few large files as a backup of videos has \
                 them, copied with nothing in memory: by GNU cp -r, by haul with the settings of the \
@@ -28,17 +30,17 @@ pub(crate) fn view(findings: &Findings) -> View {
     }
 }
 
-fn trees(findings: &Findings) -> impl Iterator<Item = &Measured> {
+fn trees(findings: &StudyFindings) -> impl Iterator<Item = &Measured> {
     TREES.iter().filter_map(|kind| findings.part(&kind.name()))
 }
 
-fn remark(line: &Line) -> String {
+fn remark(line: &SettingResult) -> String {
     let test = line.timed().and_then(|figures| figures.test.as_ref());
     let welch = test.and_then(|test| test.welch);
     welch.map_or_else(String::new, |welch| format!("p {}", probability(welch.p)))
 }
 
-fn against_cp(findings: &Findings) -> Figure {
+fn against_cp(findings: &StudyFindings) -> Figure {
     let panel = |part: &Measured| {
         let totals = part.totals;
         let bars = part.lines.iter().map(|line| Bar { remark: remark(line), ..Bar::of(line) });
@@ -66,7 +68,7 @@ fn against_cp(findings: &Findings) -> Figure {
     }
 }
 
-fn published_factors(findings: &Findings) -> Panel {
+fn published_factors(findings: &StudyFindings) -> Panel {
     let groups = ["broad", "fat", "deep"].map(|name| {
         let bars = findings.published.iter().filter(|one| one.part == name && one.unit == "x");
         let bars = bars.map(|one| Bar::published(one.id, Role::PosixAio, one.value));
@@ -76,7 +78,7 @@ fn published_factors(findings: &Findings) -> Panel {
     Panel::bars("dcp, times as fast as cp -r", axis, groups).published(document(findings.study).short)
 }
 
-fn published_practical(findings: &Findings) -> Panel {
+fn published_practical(findings: &StudyFindings) -> Panel {
     let bars = [("cp", "cp -r", Role::Reference), ("dcp", "dcp", Role::PosixAio)];
     let bars = bars.iter().filter_map(|(id, label, role)| {
         let mut bar = Bar::published(label, *role, findings.published_value("practical", id)?);
@@ -89,7 +91,7 @@ fn published_practical(findings: &Findings) -> Panel {
         .published("hdd to hdd")
 }
 
-fn ablations(findings: &Findings) -> Option<Figure> {
+fn ablations(findings: &StudyFindings) -> Option<Figure> {
     let panels: Vec<Panel> = findings
         .group("ablations")
         .map(|part| {
@@ -108,7 +110,7 @@ fn ablations(findings: &Findings) -> Option<Figure> {
 }
 
 /// Returns the table a paper would print: mean, deviation, and the tests.
-fn tests(findings: &Findings) -> Table {
+fn tests(findings: &StudyFindings) -> Table {
     let rows = trees(findings).flat_map(|part| part.lines.iter().map(move |line| test_row(part, line)));
     let title = "Against cp -r: mean, sample standard deviation, one-tailed unpaired t-tests";
     let note = "MB/s: bytes of the tree over the mean time. p Welch is the probability in the plots and beside the claims; \
@@ -116,10 +118,10 @@ fn tests(findings: &Findings) -> Table {
     Table::new(title, note, COLUMNS, rows)
 }
 
-fn test_row(part: &Measured, line: &Line) -> Row {
+fn test_row(part: &Measured, line: &SettingResult) -> FigureRow {
     let cells = match &line.outcome {
-        Outcome::Failed(why) => Err(why.clone()),
-        Outcome::Timed(figures) => {
+        SettingOutcome::Failed(why) => Err(why.clone()),
+        SettingOutcome::Timed(figures) => {
             let test = figures.test.as_ref();
             let welch = test.and_then(|test| test.welch);
             Ok(vec![
@@ -134,12 +136,12 @@ fn test_row(part: &Measured, line: &Line) -> Row {
             ])
         }
     };
-    Row { name: format!("{}: {}", part.label, line.label), cells, is_auto: line.id == AUTO }
+    FigureRow { name: format!("{}: {}", part.label, line.label), cells, is_auto: line.id == AUTO }
 }
 
-fn ablation_tables(findings: &Findings) -> Vec<Table> {
+fn ablation_tables(findings: &StudyFindings) -> Vec<Table> {
     let table = |part: &Measured| {
-        let row = |line: &Line| Row { name: line.label.clone(), ..test_row(part, line) };
+        let row = |line: &SettingResult| FigureRow { name: line.label.clone(), ..test_row(part, line) };
         Table::new(
             format!("{}: one optimisation less", part.label),
             "Tested for being slower than the whole program.",
@@ -150,7 +152,7 @@ fn ablation_tables(findings: &Findings) -> Vec<Table> {
     findings.group("ablations").map(table).collect()
 }
 
-fn claims(findings: &Findings) -> Vec<Claim> {
+fn claims(findings: &StudyFindings) -> Vec<Claim> {
     let stands = |part: &str, id: &str| {
         let line = findings.part(part)?.line(id)?;
         let test = line.timed()?.test.as_ref()?;

@@ -1,15 +1,15 @@
 //! Report of S5: rates over the number of clients, below the ceiling of the file system.
 
-use super::View;
-use super::figure::{Bar, Claim, Curve, Figure, Group, Level, Panel, Row, Table, Value, or_dash, rate};
-use crate::study::findings::{Findings, Line, Measured};
+use super::StudyView;
+use super::figure::{Bar, Claim, Curve, Figure, FigureRow, Group, Level, Panel, Table, Value, or_dash, rate};
+use crate::study::findings::{Measured, SettingResult, StudyFindings};
 use crate::study::published::document;
 use crate::study::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS, ceiling, dcp_id, haul_id};
 use crate::study::{CP, Role};
 
-pub(crate) fn view(findings: &Findings) -> View {
+pub(crate) fn view(findings: &StudyFindings) -> StudyView {
     let of = Ceilings { known: findings.has_ceiling };
-    View {
+    StudyView {
         title: "spdcp: one copy by many clients of a striped file system",
         about: if of.known {
             "Many files of 100 MB, a few of 24,000 MB, and both at once, copied by 1 to 16 clients, each a process with a \
@@ -20,7 +20,7 @@ pub(crate) fn view(findings: &Findings) -> View {
              not known."
         },
         claims: claims(findings, of),
-        figures: findings.parts.iter().map(|part| figure(part, of)).chain(beside(findings, of)).collect(),
+        figures: findings.parts.iter().map(|part| figure(part, of)).chain(compared(findings, of)).collect(),
         tables: vec![table(findings, of)],
     }
 }
@@ -81,18 +81,18 @@ fn curves(part: &Measured, of: Ceilings) -> Panel {
     let ceiling = Curve::new("ceiling", Role::Ablation, limit);
     let measured = [curve("haul", Role::Auto, haul_id), curve("dcp", Role::Rival, dcp_id)];
     let curves = of.known.then_some(ceiling).into_iter().chain(measured);
-    let level = |line: &Line| Some(Level::new("cp -r, 1 client", line.role, line.mean()?));
+    let level = |line: &SettingResult| Some(Level::new("cp -r, 1 client", line.role, line.mean()?));
     let levels = part.line(CP).and_then(level);
     Panel::curves("Rate over clients", "MB/s; higher is better", "clients", curves, levels)
 }
 
-fn most_clients(findings: &Findings) -> Option<u32> {
+fn most_clients(findings: &StudyFindings) -> Option<u32> {
     let is_measured = |count: &u32| findings.parts.iter().any(|part| part.mean(&haul_id(*count)).is_some());
     CLIENTS.into_iter().rev().find(is_measured)
 }
 
 /// Compares the largest number of clients with `cp -r`, here and in the document.
-fn beside(findings: &Findings, of: Ceilings) -> Option<Figure> {
+fn compared(findings: &StudyFindings, of: Ceilings) -> Option<Figure> {
     let most = most_clients(findings)?;
     let measured = findings.parts.iter().filter_map(|part| {
         let (many, alone) = (part.mean(&haul_id(most))?, part.mean(CP)?);
@@ -121,14 +121,17 @@ fn beside(findings: &Findings, of: Ceilings) -> Option<Figure> {
     })
 }
 
-fn table(findings: &Findings, of: Ceilings) -> Table {
+fn table(findings: &StudyFindings, of: Ceilings) -> Table {
     let row = |part: &Measured| {
         let cell = |count: &u32| {
             or_dash(part.mean(&haul_id(*count)), |mean| {
                 format!("{}{}", rate(mean), of.share((" (", "%)"), *count, mean))
             })
         };
-        Row::new(&part.label, std::iter::once(or_dash(part.mean(CP), rate)).chain(CLIENTS.iter().map(cell)))
+        FigureRow::new(
+            &part.label,
+            std::iter::once(or_dash(part.mean(CP), rate)).chain(CLIENTS.iter().map(cell)),
+        )
     };
     let clients = CLIENTS.iter().map(|count| format!("haul, {count}"));
     let columns = std::iter::once("cp -r".to_owned()).chain(clients);
@@ -136,7 +139,7 @@ fn table(findings: &Findings, of: Ceilings) -> Table {
     Table::new(title, "Behind haul, the number of clients.", columns, findings.parts.iter().map(row))
 }
 
-fn claims(findings: &Findings, of: Ceilings) -> Vec<Claim> {
+fn claims(findings: &StudyFindings, of: Ceilings) -> Vec<Claim> {
     let measured = |name: &str| {
         let part = findings.part(name)?;
         let most = most_clients(findings)?;

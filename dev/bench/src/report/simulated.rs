@@ -1,13 +1,13 @@
 //! Report of the simulations: progress lines, tables for a terminal, and a page with plots.
 
-use haul_simulation::{Faults, Machine, Walk};
+use haul_simulation::{Faults, MachineModel, WalkModel};
 
-use super::View;
-use super::figure::{Claim, Curve, Figure, Level, Panel, Row, Table, Value, digits, rate};
+use super::StudyView;
+use super::figure::{Claim, Curve, Figure, FigureRow, Level, Panel, Table, Value, digits, rate};
 use super::html;
 use crate::simulate::published::{self, PEAK, Published};
 use crate::simulate::scenes::{
-    COMPRESSED_BYTES, COMPRESSION, COMPRESSION_RATE, Client, FAULTS_CLIENTS, LIST_RATES, RANKS_SERVERS,
+    COMPRESSED_BYTES, COMPRESSION, COMPRESSION_RATE, ClientModel, FAULTS_CLIENTS, LIST_RATES, RANKS_SERVERS,
     SMALL_CLIENTS,
 };
 use crate::simulate::{Point, Simulated};
@@ -30,15 +30,17 @@ pub(crate) fn line(point: &Point) -> String {
         (COMPRESSION, _) => {
             format!("{}, {} clients: {:.0} MB/s, {end}", point.workload, point.clients, point.rate())
         }
-        (_, Client::OneRequest) => format!("{what}, one request in flight: {:.0} MB/s, {end}", point.rate()),
-        (_, Client::Haul) => format!("{what}: {:.0} MB/s, {end}", point.rate()),
+        (_, ClientModel::OneRequest) => {
+            format!("{what}, one request in flight: {:.0} MB/s, {end}", point.rate())
+        }
+        (_, ClientModel::Haul) => format!("{what}: {:.0} MB/s, {end}", point.rate()),
     }
 }
 
-fn walk_name(walk: Walk) -> &'static str {
+fn walk_name(walk: WalkModel) -> &'static str {
     match walk {
-        Walk::Launch => "--walk=launch",
-        Walk::Ranks => "--walk=ranks",
+        WalkModel::Launch => "--walk=launch",
+        WalkModel::Ranks => "--walk=ranks",
     }
 }
 
@@ -68,7 +70,7 @@ pub(crate) fn page(simulated: &Simulated) -> String {
         ("What goes wrong, but where a table says so", faults_text(&simulated.faults)),
         ("Assumptions", "docs/scale.md; the constants are in the tables below".to_owned()),
     ];
-    let view = View {
+    let view = StudyView {
         title: "Copying with 1 to 512 clients, and 10\u{2079} small files",
         about: "The scheduler that a job runs, over a modelled file system: the three workloads of the document at their \
                 full size of 240 GB each, and small files on 1,000 ranks.",
@@ -101,8 +103,8 @@ fn claims(simulated: &Simulated) -> Vec<Claim> {
             let said = format!(
                 "Workload {workload}: {cp} MB/s with cp, {spdcp} MB/s at 160 to 256 clients with spdcp"
             );
-            let found =
-                best(workload, Client::Haul).zip(best(workload, Client::OneRequest)).map(|(haul, one)| {
+            let found = best(workload, ClientModel::Haul).zip(best(workload, ClientModel::OneRequest)).map(
+                |(haul, one)| {
                     format!(
                         "at best {:.0} MB/s with {} clients; with one request in flight {:.0} MB/s with {}",
                         haul.rate(),
@@ -110,14 +112,15 @@ fn claims(simulated: &Simulated) -> Vec<Claim> {
                         one.rate(),
                         one.clients
                     )
-                });
+                },
+            );
             Claim::new(&said, found)
         })
         .collect();
     let found = format!(
         "workloads 1, 2, 3 reach 90% of their best with {} clients; with one request in flight with {}",
-        levels(Client::Haul),
-        levels(Client::OneRequest)
+        levels(ClientModel::Haul),
+        levels(ClientModel::OneRequest)
     );
     claims.push(Claim::new(
         "\u{201c}the scaling of performance levels off at around 100 clients\u{201d}",
@@ -169,8 +172,8 @@ fn figures(simulated: &Simulated) -> Vec<Figure> {
                       one than on another."
                 .to_owned(),
             panels: vec![
-                efficiency_panel(simulated, Client::Haul, "haul"),
-                efficiency_panel(simulated, Client::OneRequest, "One request in flight"),
+                efficiency_panel(simulated, ClientModel::Haul, "haul"),
+                efficiency_panel(simulated, ClientModel::OneRequest, "One request in flight"),
             ],
         },
     ];
@@ -193,8 +196,10 @@ fn rate_panel(simulated: &Simulated, published: &Published) -> Panel {
         "2" => "Workload 2: 10 files of 24,000 MB",
         _ => "Workload 3: 1200 of 100 MB, 5 of 24,000 MB",
     };
-    let curves =
-        [curve(Client::Haul, "haul", Role::Auto), curve(Client::OneRequest, "one request", Role::IoUring)];
+    let curves = [
+        curve(ClientModel::Haul, "haul", Role::Auto),
+        curve(ClientModel::OneRequest, "one request", Role::IoUring),
+    ];
     let levels = [
         Level::new("targets", Role::Ablation, PEAK),
         Level::new("spdcp, published", Role::Sync, published.spdcp),
@@ -203,12 +208,17 @@ fn rate_panel(simulated: &Simulated, published: &Published) -> Panel {
     Panel::curves(title, "MB/s, simulated", "clients", curves, levels)
 }
 
-fn points(simulated: &Simulated, workload: &str, client: Client, of: fn(&Point) -> f64) -> Vec<(f64, Value)> {
+fn points(
+    simulated: &Simulated,
+    workload: &str,
+    client: ClientModel,
+    of: fn(&Point) -> f64,
+) -> Vec<(f64, Value)> {
     let of_it = simulated.points.iter().filter(|point| point.workload == workload && point.client == client);
     of_it.map(|point| (f64::from(point.clients), Value::exactly(of(point)))).collect()
 }
 
-fn efficiency_panel(simulated: &Simulated, client: Client, title: &str) -> Panel {
+fn efficiency_panel(simulated: &Simulated, client: ClientModel, title: &str) -> Panel {
     let roles = [Role::IoUring, Role::PosixAio, Role::KernelAio];
     let curves = published::ALL.iter().zip(roles).map(|(published, role)| {
         let points = points(simulated, published.workload, client, |point| 100.0 * point.efficiency());
@@ -220,12 +230,13 @@ fn efficiency_panel(simulated: &Simulated, client: Client, title: &str) -> Panel
 
 fn small_figure(simulated: &Simulated) -> Figure {
     let panel = |title, axis, value: fn(&Point) -> f64| {
-        let curves = [(Walk::Launch, Role::IoUring), (Walk::Ranks, Role::Auto)].map(|(walk, role)| {
-            let points =
-                simulated.points.iter().filter(|point| point.workload == "small" && point.walk == walk);
-            let point = |point: &Point| (f64::from(point.metadata_servers), Value::exactly(value(point)));
-            Curve::new(walk_name(walk), role, points.map(point))
-        });
+        let curves =
+            [(WalkModel::Launch, Role::IoUring), (WalkModel::Ranks, Role::Auto)].map(|(walk, role)| {
+                let points =
+                    simulated.points.iter().filter(|point| point.workload == "small" && point.walk == walk);
+                let point = |point: &Point| (f64::from(point.metadata_servers), Value::exactly(value(point)));
+                Curve::new(walk_name(walk), role, points.map(point))
+            });
         Panel::curves(title, axis, "metadata servers", curves, [])
     };
     Figure {
@@ -249,7 +260,8 @@ fn ranks_figure(simulated: &Simulated) -> Figure {
     };
     let panel = |(entries, rate): (u64, f64)| {
         let title = format!("{entries} files a directory: one process lists {rate:.0} a second");
-        let curves = [curve(Walk::Launch, Role::IoUring, entries), curve(Walk::Ranks, Role::Auto, entries)];
+        let curves =
+            [curve(WalkModel::Launch, Role::IoUring, entries), curve(WalkModel::Ranks, Role::Auto, entries)];
         Panel::curves(title, "thousand files/s, simulated", "ranks", curves, [])
     };
     Figure {
@@ -264,11 +276,13 @@ fn ranks_figure(simulated: &Simulated) -> Figure {
 
 fn tables(simulated: &Simulated) -> Vec<Table> {
     let mut tables = Vec::new();
-    let rates = |point: &Point| Row::new(point.clients.to_string(), rate_cells(point));
+    let rates = |point: &Point| FigureRow::new(point.clients.to_string(), rate_cells(point));
     let of = |workload: &'static str| move |point: &&Point| point.workload == workload;
     let points = || simulated.points.iter();
     for published in &published::ALL {
-        for (client, name) in [(Client::Haul, "haul"), (Client::OneRequest, "one request in flight")] {
+        for (client, name) in
+            [(ClientModel::Haul, "haul"), (ClientModel::OneRequest, "one request in flight")]
+        {
             let rows = points().filter(of(published.workload)).filter(|point| point.client == client);
             let title = format!("Workload {}, {name}", published.workload);
             tables.push(table(title, &["MB/s", "efficiency"], rows.map(rates)));
@@ -276,17 +290,17 @@ fn tables(simulated: &Simulated) -> Vec<Table> {
     }
     let title = format!("Compression by clients of one processor, {} MB/s each", COMPRESSION_RATE / 1e6);
     tables.push(table(title, &["MB/s", "efficiency"], points().filter(of(COMPRESSION)).map(rates)));
-    for walk in [Walk::Launch, Walk::Ranks] {
+    for walk in [WalkModel::Launch, WalkModel::Ranks] {
         let rows = points().filter(of("small")).filter(|point| point.walk == walk);
-        let rows = rows.map(|point| Row::new(point.metadata_servers.to_string(), small_cells(point)));
+        let rows = rows.map(|point| FigureRow::new(point.metadata_servers.to_string(), small_cells(point)));
         let title = format!("{} small files, {}, by metadata servers", simulated.files, walk_name(walk));
         tables.push(table(title, &["files/s", "messages/1000"], rows));
     }
     for (entries, _) in LIST_RATES {
-        for walk in [Walk::Launch, Walk::Ranks] {
+        for walk in [WalkModel::Launch, WalkModel::Ranks] {
             let rows = simulated.by_ranks.iter();
             let rows = rows.filter(|point| point.walk == walk && point.directory_entries == entries);
-            let rows = rows.map(|point| Row::new(point.clients.to_string(), small_cells(point)));
+            let rows = rows.map(|point| FigureRow::new(point.clients.to_string(), small_cells(point)));
             let title = format!(
                 "Small files, {entries} a directory, {}, {RANKS_SERVERS} metadata servers, by ranks",
                 walk_name(walk)
@@ -301,7 +315,7 @@ fn tables(simulated: &Simulated) -> Vec<Table> {
 }
 
 /// Makes a table of jobs: these columns first, then what was busy.
-fn table(title: String, first: &[&str], rows: impl Iterator<Item = Row>) -> Table {
+fn table(title: String, first: &[&str], rows: impl Iterator<Item = FigureRow>) -> Table {
     let rest = [
         "seconds",
         "busiest",
@@ -346,7 +360,7 @@ fn cases_tables(simulated: &Simulated) -> Vec<Table> {
                 format!("{:.1}%", 100.0 * again),
                 outcome.attempts.to_string(),
             ];
-            Row::new(point.case, cells)
+            FigureRow::new(point.case, cells)
         });
         let columns = ["seconds", "longer", if workload == "small" { "files/s" } else { "MB/s" }];
         Some(Table::new(title, "", columns.into_iter().chain(["copied again", "attempts"]), rows))
@@ -382,7 +396,7 @@ fn busy_cells(point: &Point) -> Vec<String> {
     cells
 }
 
-fn machine_table(name: &str, machine: &Machine) -> Table {
+fn machine_table(name: &str, machine: &MachineModel) -> Table {
     let rate = |rate: f64| format!("{:.0} MB/s", rate / 1e6);
     let rows = [
         ("storage targets", format!("{}, of {} each way", machine.targets, rate(machine.target_rate))),
@@ -403,7 +417,7 @@ fn machine_table(name: &str, machine: &Machine) -> Table {
         ("directories the launch process makes at once", machine.launch_workers.to_string()),
         ("entries under way at most", machine.outstanding_entries.to_string()),
     ];
-    let rows = rows.into_iter().map(|(name, value)| Row::new(name, [value]));
+    let rows = rows.into_iter().map(|(name, value)| FigureRow::new(name, [value]));
     Table::new(format!("The modelled machine: {name}"), "", ["value"], rows)
 }
 
@@ -442,7 +456,7 @@ mod tests {
         assert!(text.starts_with("Simulated, not measured"), "{text}");
         // Close to the document's rates, and never above the targets' total.
         for (workload, least) in [("1", 6000.0), ("2", 9000.0), ("3", 7000.0)] {
-            let of_it = |point: &&Point| point.workload == workload && point.client == Client::Haul;
+            let of_it = |point: &&Point| point.workload == workload && point.client == ClientModel::Haul;
             for point in simulated.points.iter().filter(of_it) {
                 assert!((least..PEAK).contains(&point.rate()), "{}", line(point));
                 assert_eq!(

@@ -1,12 +1,12 @@
 //! Tables of details: every figure of every setting of a part.
 
-use super::figure::{Row, Table, number, or_dash, probability, rate};
+use super::figure::{FigureRow, Table, number, or_dash, probability, rate};
 use crate::student::TTest;
-use crate::study::findings::{Figures, Findings, Line, Measured, Outcome, Test};
+use crate::study::findings::{Measured, SettingFigures, SettingOutcome, SettingResult, StudyFindings, Test};
 use crate::study::{AUTO, Unit};
 use crate::table;
 
-pub(crate) fn details(findings: &Findings) -> Vec<Table> {
+pub(crate) fn details(findings: &StudyFindings) -> Vec<Table> {
     findings.parts.iter().map(|part| part_table(part, findings.unit)).collect()
 }
 
@@ -41,8 +41,12 @@ fn part_table(part: &Measured, unit: Unit) -> Table {
 
 /// Names the setting the others were tested against.
 fn note(part: &Measured) -> String {
-    let tests: Vec<&Test> =
-        part.lines.iter().filter_map(Line::timed).filter_map(|figures| figures.test.as_ref()).collect();
+    let tests: Vec<&Test> = part
+        .lines
+        .iter()
+        .filter_map(SettingResult::timed)
+        .filter_map(|figures| figures.test.as_ref())
+        .collect();
     let Some(first) = tests.first() else { return String::new() };
     if tests.iter().all(|test| test.against == first.against) {
         format!("x: times as fast as {}.", first.against)
@@ -51,15 +55,15 @@ fn note(part: &Measured) -> String {
     }
 }
 
-fn row(line: &Line, unit: Unit) -> Row {
+fn row(line: &SettingResult, unit: Unit) -> FigureRow {
     let cells = match &line.outcome {
-        Outcome::Timed(figures) => Ok(cells(figures, unit)),
-        Outcome::Failed(why) => Err(why.clone()),
+        SettingOutcome::Timed(figures) => Ok(cells(figures, unit)),
+        SettingOutcome::Failed(why) => Err(why.clone()),
     };
-    Row { name: line.label.clone(), cells, is_auto: line.id == AUTO }
+    FigureRow { name: line.label.clone(), cells, is_auto: line.id == AUTO }
 }
 
-fn cells(figures: &Figures, unit: Unit) -> Vec<String> {
+fn cells(figures: &SettingFigures, unit: Unit) -> Vec<String> {
     let number = |value: f64| number(value, unit);
     let test = figures.test.as_ref();
     let p = |pick: fn(&Test) -> Option<TTest>| or_dash(test.and_then(pick), |test| probability(test.p));

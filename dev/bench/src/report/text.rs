@@ -1,18 +1,18 @@
 //! Formats a report for a terminal: the document's own tables, its claims, and the details. Text
 //! wraps at 100 columns; a table may be wider.
 
-use super::figure::{Row, Table};
+use super::figure::{FigureRow, Table};
 use super::tables::{LEGEND, details};
 use super::{facts, view};
-use crate::names::Named;
-use crate::study::findings::Findings;
+use crate::names::ValueName;
+use crate::study::findings::StudyFindings;
 use crate::study::published::document;
 use crate::table::write_paragraph;
 
 /// Maximum width of the row names, in columns; a longer name gets a line of its own.
 const NAME_WIDTH: usize = 22;
 
-pub(crate) fn whole(findings: &Findings) -> String {
+pub(crate) fn whole(findings: &StudyFindings) -> String {
     let view = view(findings);
     let document = document(findings.study);
     let mut out = format!("{}: {}\n", findings.study.name(), view.title);
@@ -62,7 +62,7 @@ fn write_table(out: &mut String, table: &Table) {
     }
 }
 
-fn write_row(out: &mut String, row: &Row, name_width: usize, widths: &[usize]) {
+fn write_row(out: &mut String, row: &FigureRow, name_width: usize, widths: &[usize]) {
     match &row.cells {
         Ok(cells) if row.name.chars().count() < name_width => {
             write_cells(out, &row.name, name_width, cells, widths);
@@ -92,13 +92,13 @@ fn paragraph(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::Name;
+    use crate::study::StudyName;
     use crate::study::findings::tests::example;
     use crate::table::WIDTH;
 
     #[test]
     fn every_study_fits_into_a_terminal() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
+        for name in [StudyName::S1, StudyName::S2, StudyName::S3, StudyName::S4, StudyName::S5] {
             let text = whole(&example(name));
             for line in text.lines() {
                 assert!(line.chars().count() <= WIDTH + 6, "{name:?}: {} {line}", line.chars().count());
@@ -115,7 +115,7 @@ mod tests {
             note: String::new(),
             columns: vec!["s".to_owned(), "median".to_owned()],
             rows: [("one", "1.00"), ("a name that is longer than it may be", "100.00")]
-                .map(|(name, cell)| Row {
+                .map(|(name, cell)| FigureRow {
                     name: name.to_owned(),
                     cells: Ok(vec![cell.to_owned(), "2".to_owned()]),
                     is_auto: false,

@@ -3,14 +3,14 @@
 //! Adjacent parts with the same tree share its test bed, so the tree is made only once.
 
 use super::Session;
-use crate::candidates::{self, Candidate, HAUL, Search};
+use crate::candidates::{self, Candidate, CandidateSearch, HAUL};
 use crate::error::{Error, Result};
-use crate::ground::{CacheState, Ground, Layout, Workload};
+use crate::ground::{CacheState, ImageGround, ImageLayout, Workload};
 use crate::programs;
-use crate::series::{self, Plan, Run};
-use crate::shapes::{Shape, Totals};
+use crate::series::{self, SeriesPlan, SeriesRun};
+use crate::shapes::{Totals, TreeShape};
 use crate::study::findings::{Collected, Measured, RunFigures, measured};
-use crate::study::{Part, Setting, Study, Unit, Work};
+use crate::study::{PartWork, Study, StudyPart, StudySetting, Unit};
 use crate::table;
 use crate::verify::Digest;
 
@@ -24,9 +24,9 @@ const SEED: u64 = 1;
 /// test bed.
 pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut(Measured)) -> Result<()> {
     let candidates = find(study, session)?;
-    let copier = Copier { candidates, layout: session.options.layout() };
+    let copier = CopyRunner { candidates, layout: session.options.layout() };
     for parts in study.parts.chunk_by(|one, other| one.work == other.work) {
-        let Some(Work::Copy(shape)) = parts.first().map(|part| &part.work) else { continue };
+        let Some(PartWork::Copy(shape)) = parts.first().map(|part| &part.work) else { continue };
         copier.run_on_one_tree(shape, parts, session, done)?;
     }
     Ok(())
@@ -47,17 +47,17 @@ fn find(study: &Study, session: &Session<'_>) -> Result<Vec<Candidate>> {
         only.push(candidates::GNU.to_owned());
     }
     let haul = session.program.clone();
-    candidates::find(&Search {
+    candidates::find(&CandidateSearch {
         haul: Some(haul),
         haul_settings,
         folders: programs::path_folders(),
         only,
-        ..candidates::Search::default()
+        ..candidates::CandidateSearch::default()
     })
 }
 
 /// Returns the label of a setting's candidate in [`candidates::find`].
-fn candidate_label(setting: &Setting) -> String {
+fn candidate_label(setting: &StudySetting) -> String {
     match &setting.words {
         None => "GNU cp".to_owned(),
         Some(words) => {
@@ -66,22 +66,22 @@ fn candidate_label(setting: &Setting) -> String {
     }
 }
 
-struct Copier {
+struct CopyRunner {
     candidates: Vec<Candidate>,
-    layout: Layout,
+    layout: ImageLayout,
 }
 
-impl Copier {
+impl CopyRunner {
     fn run_on_one_tree(
         &self,
-        shape: &Shape,
-        parts: &[Part],
+        shape: &TreeShape,
+        parts: &[StudyPart],
         session: &mut Session<'_>,
         done: &mut dyn FnMut(Measured),
     ) -> Result<()> {
         let workload = Workload::Made { shape: shape.clone(), seed: SEED };
         let totals = shape.totals();
-        let mut ground = Ground::new(&session.options.work, self.layout, totals)?;
+        let mut ground = ImageGround::new(&session.options.work, self.layout, totals)?;
         let run = ground.prepare(&workload, session.interrupt).and_then(|digest| {
             parts.iter().try_for_each(|part| {
                 done(self.run_part(&mut ground, part, totals, digest, session)?);
@@ -93,8 +93,8 @@ impl Copier {
 
     fn run_part(
         &self,
-        ground: &mut Ground,
-        part: &Part,
+        ground: &mut ImageGround,
+        part: &StudyPart,
         totals: Totals,
         digest: Digest,
         session: &mut Session<'_>,
@@ -107,21 +107,21 @@ impl Copier {
                 self.candidates.iter().find(|candidate| candidate.label == label).cloned()
             })
             .collect();
-        let plan = Plan {
+        let plan = SeriesPlan {
             rounds: session.rounds,
             cache: CacheState::Cold,
             limit: session.limit(),
             expected: digest,
         };
         let interrupt = session.interrupt;
-        let mut told = Ok(());
-        let mut observe = |run: &Run| {
-            if told.is_ok() {
-                told = session.tell(&progress_line(part, &plan, run));
+        let mut logged = Ok(());
+        let mut observe = |run: &SeriesRun| {
+            if logged.is_ok() {
+                logged = session.log(&progress_line(part, &plan, run));
             }
         };
         let runs = series::run(ground, &candidates, &plan, interrupt, &mut observe)?;
-        told?;
+        logged?;
         let collected = part.settings.iter().zip(&candidates).map(|(setting, candidate)| Collected {
             setting,
             command: candidate.line.clone(),
@@ -131,7 +131,7 @@ impl Copier {
     }
 }
 
-fn figures(run: &Run) -> RunFigures {
+fn figures(run: &SeriesRun) -> RunFigures {
     RunFigures {
         round: run.round,
         value: run.usage.seconds,
@@ -141,7 +141,7 @@ fn figures(run: &Run) -> RunFigures {
     }
 }
 
-fn progress_line(part: &Part, plan: &Plan, run: &Run) -> String {
+fn progress_line(part: &StudyPart, plan: &SeriesPlan, run: &SeriesRun) -> String {
     let figure = match &run.failure {
         Some(why) => format!("out: {why}"),
         None => format!("{} s", table::seconds(run.usage.seconds)),
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn a_setting_is_found_again_among_the_candidates() {
-        assert_eq!(candidate_label(&Setting::gnu()), "GNU cp");
-        assert_eq!(candidate_label(&Setting::auto()), "haul");
-        let own = Setting::haul("x", crate::study::Role::Sync, "--engine=sync  -j 1");
+        assert_eq!(candidate_label(&StudySetting::gnu()), "GNU cp");
+        assert_eq!(candidate_label(&StudySetting::auto()), "haul");
+        let own = StudySetting::haul("x", crate::study::Role::Sync, "--engine=sync  -j 1");
         assert_eq!(candidate_label(&own), "haul --engine=sync -j 1");
     }
 }

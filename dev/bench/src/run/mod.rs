@@ -1,5 +1,5 @@
 //! Implements `haul-bench run`: the workloads, parameters and tables of the documents, with haul's
-//! own choice beside them.
+//! own choice next to them.
 //!
 //! ```text
 //!   RunOptions ─► study                  ─► copies | rates | striped: paired runs
@@ -24,17 +24,17 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::candidates;
-use crate::compare::{self, Verdict};
+use crate::compare::{self, CompareVerdict};
 use crate::error::{Error, Result};
-use crate::ground::{Layout, Sides, check_place};
+use crate::ground::{ImageLayout, Sides, check_place};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
-use crate::machine::Machine;
-use crate::names::Named;
+use crate::machine::MachineFacts;
+use crate::names::ValueName;
 use crate::outfile::OutFile;
 use crate::report;
-use crate::study::findings::{Collected, Findings, Outcome, RunFigures};
-use crate::study::{AUTO, Ablate, CP, Name, Part, Setting, Study, Unit, published, s5, study};
+use crate::study::findings::{Collected, RunFigures, SettingOutcome, StudyFindings};
+use crate::study::{AUTO, Ablate, CP, Study, StudyName, StudyPart, StudySetting, Unit, published, s5, study};
 use crate::verify::UMASK;
 
 /// Options of `haul-bench run`.
@@ -42,7 +42,7 @@ use crate::verify::UMASK;
 pub(crate) struct RunOptions {
     /// Study of the documents
     #[arg(value_enum)]
-    study: Name,
+    study: StudyName,
     /// Make the workloads F times as big: smaller for a small disk
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
@@ -90,8 +90,8 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    pub(crate) fn layout(&self) -> Layout {
-        Layout { source: self.fs, target: self.fs, sides: Sides::Two }
+    pub(crate) fn layout(&self) -> ImageLayout {
+        ImageLayout { source: self.fs, target: self.fs, sides: Sides::Two }
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+    pub(crate) fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 
@@ -116,9 +116,9 @@ impl Session<'_> {
     /// Runs the settings of a part, whose figures are rates, in turn. One that fails drops out.
     pub(crate) fn run_in_turn<'p>(
         &mut self,
-        part: &'p Part,
-        command: impl Fn(&Setting) -> String,
-        mut run_once: impl FnMut(&Self, &Setting, u32) -> Result<RunFigures>,
+        part: &'p StudyPart,
+        command: impl Fn(&StudySetting) -> String,
+        mut run_once: impl FnMut(&Self, &StudySetting, u32) -> Result<RunFigures>,
     ) -> Result<Vec<Collected<'p>>> {
         let collected = |setting| Collected { setting, command: command(setting), runs: Vec::new() };
         let mut collected: Vec<_> = part.settings.iter().map(collected).collect();
@@ -132,7 +132,7 @@ impl Session<'_> {
                     Some(why) => format!("out: {why}"),
                     None => format!("{:.1} MB/s", run.value),
                 };
-                self.tell(&format!("{} {round}/{} {}: {figure}", part.name, self.rounds, one.setting.id))?;
+                self.log(&format!("{} {round}/{} {}: {figure}", part.name, self.rounds, one.setting.id))?;
                 one.runs.push(run);
             }
         }
@@ -151,7 +151,7 @@ pub(crate) fn run(
     output: &mut dyn Write,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
-) -> Result<Verdict> {
+) -> Result<CompareVerdict> {
     let earlier = options.from.as_deref().map(|path| read(path, options.study)).transpose()?;
     let to_measure = match &earlier {
         Some(_) => None,
@@ -176,13 +176,13 @@ pub(crate) fn run(
 /// Builds the selected study, and refuses a machine on which it cannot run.
 fn laid_out(options: &RunOptions) -> Result<Study> {
     let ablate = if options.ablate { Ablate::Yes } else { Ablate::No };
-    if options.ablate && options.study != Name::S4 {
+    if options.ablate && options.study != StudyName::S4 {
         return Err(Error::Refused("--ablate belongs to s4".to_owned()));
     }
-    if !options.mounts.is_empty() && options.study != Name::S5 {
+    if !options.mounts.is_empty() && options.study != StudyName::S5 {
         return Err(Error::Refused("--mounts belongs to s5".to_owned()));
     }
-    if options.haul.is_some() && options.study == Name::S2 {
+    if options.haul.is_some() && options.study == StudyName::S2 {
         return Err(Error::Refused(
             "--haul has no part in s2: haul-bench measures its own engines".to_owned(),
         ));
@@ -192,7 +192,7 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
         s5::keep_clients(&mut study, options.mounts.len());
     }
     study.keep(&options.only)?;
-    if study.name == Name::S5 {
+    if study.name == StudyName::S5 {
         striped::check(&study, options)?;
         return Ok(study);
     }
@@ -203,7 +203,7 @@ fn laid_out(options: &RunOptions) -> Result<Study> {
 
 fn measured_program(options: &RunOptions) -> Result<PathBuf> {
     match options.study {
-        Name::S2 => std::env::current_exe()
+        StudyName::S2 => std::env::current_exe()
             .map_err(|source| Error::Io { doing: "find this program".to_owned(), source }),
         _ => candidates::haul_binary(options.haul.as_deref()),
     }
@@ -216,26 +216,28 @@ fn measure(
     options: &RunOptions,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
-) -> Result<(Findings, Result<()>)> {
+) -> Result<(StudyFindings, Result<()>)> {
     // Inherited by the candidates; the permissions of a correct copy depend on it.
     rustix::process::umask(UMASK.into());
     let versions = candidates::versions(&program);
     let rounds = options.rounds.unwrap_or(study.rounds);
     let mut session = Session { options, rounds, program, progress, interrupt };
     let mut parts = Vec::new();
-    let machine = Machine::look();
+    let machine = MachineFacts::look();
     let mut done = |part| parts.push(part);
     let run = match study.unit {
         Unit::Seconds => copies::run(study, &mut session, &mut done),
-        Unit::MegabytesPerSecond if study.name == Name::S5 => striped::run(study, &mut session, &mut done),
+        Unit::MegabytesPerSecond if study.name == StudyName::S5 => {
+            striped::run(study, &mut session, &mut done)
+        }
         Unit::MegabytesPerSecond => rates::run(study, &mut session, &mut done),
     };
     let (place, cold) = match study.name {
-        Name::S5 if options.mounts.is_empty() => (striped::place(options), striped::COLD.to_owned()),
-        Name::S5 => (striped::place(options), mounted::COLD.to_owned()),
+        StudyName::S5 if options.mounts.is_empty() => (striped::place(options), striped::COLD.to_owned()),
+        StudyName::S5 => (striped::place(options), mounted::COLD.to_owned()),
         _ => (place(study.unit, options.fs), cold(study.unit).to_owned()),
     };
-    let findings = Findings {
+    let findings = StudyFindings {
         study: study.name,
         unit: study.unit,
         machine,
@@ -272,28 +274,28 @@ fn cold(unit: Unit) -> &'static str {
     }
 }
 
-fn read(path: &Path, study: Name) -> Result<Findings> {
+fn read(path: &Path, study: StudyName) -> Result<StudyFindings> {
     let file = File::open(path).map_err(Error::doing("open", path))?;
-    let findings: Findings = serde_json::from_reader(BufReader::new(file))
+    let findings: StudyFindings = serde_json::from_reader(BufReader::new(file))
         .map_err(|error| Error::Refused(format!("{} has no findings: {error}", path.display())))?;
     if findings.study != study {
         let found = findings.study.name();
         return Err(Error::Refused(format!("{} is of {found}, not {}", path.display(), study.name())));
     }
-    Ok(Findings { published: published::of(study), ..findings })
+    Ok(StudyFindings { published: published::of(study), ..findings })
 }
 
-fn print(findings: &Findings, output: &mut dyn Write) -> Result<()> {
+fn print(findings: &StudyFindings, output: &mut dyn Write) -> Result<()> {
     let text = report::text::whole(findings);
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(Error::no_output)
 }
 
 /// haul fails if its own choice has no time, or if any of its settings makes a wrong copy. An
 /// engine that this machine refuses is not a failure.
-fn verdict(findings: &Findings) -> Verdict {
+fn verdict(findings: &StudyFindings) -> CompareVerdict {
     let failed = findings.parts.iter().flat_map(|part| &part.lines).any(|line| match &line.outcome {
-        Outcome::Timed(_) => false,
-        Outcome::Failed(why) => line.id == AUTO || (line.id != CP && why.starts_with("wrong copy")),
+        SettingOutcome::Timed(_) => false,
+        SettingOutcome::Failed(why) => line.id == AUTO || (line.id != CP && why.starts_with("wrong copy")),
     });
-    if failed { Verdict::HaulFailed } else { Verdict::Good }
+    if failed { CompareVerdict::HaulFailed } else { CompareVerdict::Good }
 }

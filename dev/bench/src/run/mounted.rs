@@ -13,7 +13,7 @@ use haul_sys::mount_type;
 
 use crate::error::{Error, Result};
 
-/// How a cold cache is ensured, and what a rate includes.
+/// Definitions for the report: a cold cache, and a rate.
 pub(crate) const COLD: &str = "what the kernel held in memory was dropped before every run (clients in user space may hold more); every \
      copy was read back and compared; a rate is that until every client has synchronised every file of the copy";
 

@@ -24,19 +24,19 @@ use crate::image::{Access, Image, Room};
 use crate::measure::measure;
 use crate::programs;
 use crate::study::findings::{Measured, RunFigures, measured};
-use crate::study::{Part, Setting, Study, Unit, Work};
+use crate::study::{PartWork, Study, StudyPart, StudySetting, Unit};
 
 /// The output of `haul-bench aio`, as far as it is used.
 #[derive(Deserialize)]
 struct Printed {
-    results: Vec<Row>,
+    results: Vec<EngineRate>,
     #[serde(default)]
-    refused: Vec<Refused>,
+    refused: Vec<RefusedEngine>,
 }
 
 /// Result of one engine.
 #[derive(Deserialize)]
-struct Row {
+struct EngineRate {
     megabytes_per_second: f64,
     #[serde(default)]
     fsync_seconds: Vec<f64>,
@@ -44,7 +44,7 @@ struct Row {
 
 /// An engine that the kernel refused.
 #[derive(Deserialize)]
-struct Refused {
+struct RefusedEngine {
     why: String,
 }
 
@@ -79,8 +79,8 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
     Error::unless_left(run, leftovers)
 }
 
-fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result<Measured> {
-    let command = |setting: &Setting| format!("haul-bench {} DIRECTORY", words(part, setting).join(" "));
+fn run_part(image: &mut Image, part: &StudyPart, session: &mut Session<'_>) -> Result<Measured> {
+    let command = |setting: &StudySetting| format!("haul-bench {} DIRECTORY", words(part, setting).join(" "));
     let collected = session.run_in_turn(part, command, |session, setting, round| {
         image.format()?;
         image.mount(Access::ReadWrite)?;
@@ -92,10 +92,10 @@ fn run_part(image: &mut Image, part: &Part, session: &mut Session<'_>) -> Result
 }
 
 /// Returns the arguments after `haul-bench` for a setting, up to the directory.
-fn words(part: &Part, setting: &Setting) -> Vec<String> {
+fn words(part: &StudyPart, setting: &StudySetting) -> Vec<String> {
     let shared = match &part.work {
-        Work::Rate { words, .. } => words.as_slice(),
-        Work::Copy(_) | Work::Striped(_) => &[],
+        PartWork::Rate { words, .. } => words.as_slice(),
+        PartWork::Copy(_) | PartWork::Striped(_) => &[],
     };
     let own = setting.words.as_deref().unwrap_or_default();
     ["aio", "--json"].into_iter().map(str::to_owned).chain(shared.to_vec()).chain(own.to_vec()).collect()
@@ -103,8 +103,8 @@ fn words(part: &Part, setting: &Setting) -> Vec<String> {
 
 fn run_once(
     directory: &Path,
-    part: &Part,
-    setting: &Setting,
+    part: &StudyPart,
+    setting: &StudySetting,
     round: u32,
     session: &Session<'_>,
 ) -> Result<RunFigures> {
@@ -131,12 +131,12 @@ fn read_rate(printed: &str, bytes: u64) -> std::result::Result<Rate, String> {
     let printed: Printed =
         serde_json::from_str(printed).map_err(|error| format!("it printed no rate: {error}"))?;
     match (printed.results.as_slice(), printed.refused.first()) {
-        ([Row { megabytes_per_second: value, fsync_seconds }], _) if *value > 0.0 => {
+        ([EngineRate { megabytes_per_second: value, fsync_seconds }], _) if *value > 0.0 => {
             let megabytes = bytes as f64 / 1e6;
             let synced = |seconds: &f64| megabytes / (megabytes / value + seconds);
             Ok(Rate { value: *value, with_sync: fsync_seconds.first().map(synced) })
         }
-        ([], Some(Refused { why })) => Err(why.clone()),
+        ([], Some(RefusedEngine { why })) => Err(why.clone()),
         _ => Err("it printed no rate, or several".to_owned()),
     }
 }
@@ -144,7 +144,7 @@ fn read_rate(printed: &str, bytes: u64) -> std::result::Result<Rate, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::{Ablate, Name, study};
+    use crate::study::{Ablate, StudyName, study};
 
     #[test]
     fn a_rate_is_read_among_other_figures_and_must_be_one() {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_inner_loop_gets_the_rows_words_and_the_engines() {
-        let study = study(Name::S2, 0.125, Ablate::No);
+        let study = study(StudyName::S2, 0.125, Ablate::No);
         let part = &study.unwrap().parts[0];
         let line = words(part, &part.settings[6]).join(" ");
         assert_eq!(

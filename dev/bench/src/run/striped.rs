@@ -32,11 +32,11 @@ use crate::measure::measure;
 use crate::programs;
 use crate::study::findings::{Measured, RunFigures, measured};
 use crate::study::s5::{CLIENT_RATE, CLIENTS, TARGET_RATE, TARGETS};
-use crate::study::{Directory, Part, Setting, Study, Unit, Work};
+use crate::study::{FileDirectory, PartWork, Study, StudyPart, StudySetting, Unit};
 use crate::trees;
 use crate::verify::{Digest, digest};
 
-/// How a cold cache is ensured, and what a rate includes.
+/// Definitions for the report: a cold cache, and a rate.
 pub(crate) const COLD: &str = "cold: a client forgets what it has of a file when that is opened; every copy was read back and \
      compared; a rate is that until all of it is on the targets";
 const SEED: u64 = 1;
@@ -104,10 +104,10 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
     let mounts = &session.options.mounts;
     let standin = if mounts.is_empty() { Some(find_standin(session)?) } else { None };
     study.parts.iter().try_for_each(|part| {
-        let Work::Striped(directories) = &part.work else { return Ok(()) };
+        let PartWork::Striped(directories) = &part.work else { return Ok(()) };
         let ground = match &standin {
-            Some(standin) => Ground::start(standin)?,
-            None => Ground::on(mounts)?,
+            Some(standin) => StripedGround::start(standin)?,
+            None => StripedGround::on(mounts)?,
         };
         let outcome = ground
             .prepare(directories, session)
@@ -118,25 +118,25 @@ pub(crate) fn run(study: &Study, session: &mut Session<'_>, done: &mut dyn FnMut
     })
 }
 
-/// Finds the stand-in: at the given path, beside haul, or in PATH.
+/// Finds the stand-in: at the given path, next to haul, or in PATH.
 fn find_standin(session: &Session<'_>) -> Result<PathBuf> {
-    let beside = session.program.with_file_name("haul-standin");
+    let adjacent = session.program.with_file_name("haul-standin");
     match &session.options.standin {
         Some(given) => given.canonicalize().map_err(Error::doing("find", given)),
-        None if programs::is_executable(&beside) => Ok(beside),
+        None if programs::is_executable(&adjacent) => Ok(adjacent),
         None => programs::find("haul-standin"),
     }
 }
 
 /// A file system with a mount per client.
-pub(crate) struct Ground {
-    storage: Storage,
+pub(crate) struct StripedGround {
+    storage: StripedStorage,
     clients: u32,
     work: tempfile::TempDir,
 }
 
 /// Where the copied data is stored.
-enum Storage {
+enum StripedStorage {
     /// The stand-in, a child process.
     StandIn(Child),
     /// An existing file system, in this directory made for the study.
@@ -157,8 +157,8 @@ fn prepare_work() -> Result<tempfile::TempDir> {
     Ok(work)
 }
 
-impl Ground {
-    pub(crate) fn start(standin: &Path) -> Result<Ground> {
+impl StripedGround {
+    pub(crate) fn start(standin: &Path) -> Result<StripedGround> {
         let work = prepare_work()?;
         let clients = CLIENTS.iter().max().copied().unwrap_or(1);
         let mut child = Command::new(standin)
@@ -175,7 +175,7 @@ impl Ground {
         if let Some(output) = child.stdout.take() {
             BufReader::new(output).read_line(&mut said).map_err(Error::doing("listen to", standin))?;
         }
-        let ground = Ground { storage: Storage::StandIn(child), clients, work };
+        let ground = StripedGround { storage: StripedStorage::StandIn(child), clients, work };
         if said.is_empty() {
             ground.end()?;
             return Err(Error::Refused(format!("{} does not mount", standin.display())));
@@ -185,11 +185,12 @@ impl Ground {
 
     /// Uses existing mounts of one file system: makes a directory there, and a link to it for
     /// each client.
-    fn on(mounts: &[PathBuf]) -> Result<Ground> {
+    fn on(mounts: &[PathBuf]) -> Result<StripedGround> {
         let work = prepare_work()?;
         let made = mounted::make_directory(mounts)?;
-        let storage = Storage::Given(made.clone());
-        let ground = Ground { storage, clients: u32::try_from(mounts.len()).unwrap_or(u32::MAX), work };
+        let storage = StripedStorage::Given(made.clone());
+        let ground =
+            StripedGround { storage, clients: u32::try_from(mounts.len()).unwrap_or(u32::MAX), work };
         let links = (0..).zip(mounts).try_for_each(|(number, mount)| {
             let seen = mount.join(made.file_name().unwrap_or_default());
             symlink(seen, ground.client(number)).map_err(Error::doing("link to", mount))
@@ -211,7 +212,7 @@ impl Ground {
 
     /// Turns the pacing of the stand-in on or off; does nothing on another file system.
     pub(crate) fn pace(&self, pace: &str) -> Result<()> {
-        if let Storage::Given(_) = self.storage {
+        if let StripedStorage::Given(_) = self.storage {
             return Ok(());
         }
         let root = self.client(0);
@@ -219,14 +220,14 @@ impl Ground {
             .map_err(|errno| Error::doing("set the pace of", &root)(errno.into()))
     }
 
-    fn prepare(&self, directories: &[Directory], session: &Session<'_>) -> Result<Digest> {
+    fn prepare(&self, directories: &[FileDirectory], session: &Session<'_>) -> Result<Digest> {
         self.pace("off")?;
         let source = self.client(0).join("source");
         fs::create_dir(&source).map_err(Error::doing("create", &source))?;
-        for Directory { name, shape, stripes } in directories {
+        for FileDirectory { name, shape, stripes } in directories {
             let place = source.join(name);
             fs::create_dir(&place).map_err(Error::doing("create", &place))?;
-            if let Storage::StandIn(_) = self.storage {
+            if let StripedStorage::StandIn(_) = self.storage {
                 setxattr(&place, "lustre.lov", &layout(*stripes), XattrFlags::empty())
                     .map_err(|errno| Error::doing("set the layout of", &place)(errno.into()))?;
             }
@@ -238,8 +239,8 @@ impl Ground {
     /// Drops the source from memory before a run. The clients of the stand-in do so on every open.
     fn forget(&self) -> Result<()> {
         match self.storage {
-            Storage::StandIn(_) => Ok(()),
-            Storage::Given(_) => mounted::drop_caches(),
+            StripedStorage::StandIn(_) => Ok(()),
+            StripedStorage::Given(_) => mounted::drop_caches(),
         }
     }
 
@@ -247,10 +248,10 @@ impl Ground {
     pub(crate) fn drain(&self) -> Result<()> {
         let clients = (0..self.clients).map(|number| self.client(number));
         match self.storage {
-            Storage::StandIn(_) => clients.into_iter().try_for_each(|root| {
+            StripedStorage::StandIn(_) => clients.into_iter().try_for_each(|root| {
                 File::open(&root).and_then(|root| root.sync_all()).map_err(Error::doing("synchronise", &root))
             }),
-            Storage::Given(_) => {
+            StripedStorage::Given(_) => {
                 mounted::synchronise(&clients.map(|root| root.join("target")).collect::<Vec<_>>())
             }
         }
@@ -268,7 +269,7 @@ impl Ground {
     fn on_clients(&self, command: &mut Command) {
         command.arg(self.work.path().join("client")).arg(self.work.path().join("shared"));
         command.envs(LAUNCHERS).env("LC_ALL", "C");
-        if let Storage::StandIn(_) = self.storage {
+        if let StripedStorage::StandIn(_) = self.storage {
             command.env("HAUL_TEST_STRIPED", "lustre");
         }
     }
@@ -276,8 +277,8 @@ impl Ground {
     /// Stops the stand-in, or removes the directory made for the study.
     pub(crate) fn end(self) -> Result<()> {
         match self.storage {
-            Storage::StandIn(child) => end_standin(child, self.work),
-            Storage::Given(made) => {
+            StripedStorage::StandIn(child) => end_standin(child, self.work),
+            StripedStorage::Given(made) => {
                 let removed = fs::remove_dir_all(&made).map_err(Error::doing("remove", &made));
                 removed.and(close(self.work))
             }
@@ -323,7 +324,12 @@ fn layout(stripes: u16) -> Vec<u8> {
     value
 }
 
-fn run_part(ground: &Ground, part: &Part, expected: Digest, session: &mut Session<'_>) -> Result<Measured> {
+fn run_part(
+    ground: &StripedGround,
+    part: &StudyPart,
+    expected: Digest,
+    session: &mut Session<'_>,
+) -> Result<Measured> {
     let collected = session.run_in_turn(part, shown, |session, setting, round| {
         run_once(ground, part, setting, (round, expected), session)
     })?;
@@ -332,7 +338,7 @@ fn run_part(ground: &Ground, part: &Part, expected: Digest, session: &mut Sessio
 }
 
 /// Returns the program of a setting and its number of clients.
-fn program(setting: &Setting) -> (&str, &str) {
+fn program(setting: &StudySetting) -> (&str, &str) {
     match setting.words.as_deref() {
         Some([program, _, clients]) => (program, clients),
         _ => ("cp", "1"),
@@ -340,7 +346,7 @@ fn program(setting: &Setting) -> (&str, &str) {
 }
 
 /// Returns the command line of a setting, as shown in reports.
-fn shown(setting: &Setting) -> String {
+fn shown(setting: &StudySetting) -> String {
     match program(setting) {
         ("haul", clients) => format!("mpirun -n {clients} haul cp -r -T --copy-layout SOURCE TARGET"),
         ("dcp", clients) => format!("mpirun -n {clients} dcp SOURCE TARGET"),
@@ -348,7 +354,7 @@ fn shown(setting: &Setting) -> String {
     }
 }
 
-fn command(ground: &Ground, setting: &Setting, haul: &Path) -> Command {
+fn command(ground: &StripedGround, setting: &StudySetting, haul: &Path) -> Command {
     let (program, clients) = program(setting);
     let mut command = if program == "cp" {
         let mut alone = Command::new(ground.work.path().join("wrapper"));
@@ -368,9 +374,9 @@ fn command(ground: &Ground, setting: &Setting, haul: &Path) -> Command {
 }
 
 fn run_once(
-    ground: &Ground,
-    part: &Part,
-    setting: &Setting,
+    ground: &StripedGround,
+    part: &StudyPart,
+    setting: &StudySetting,
     (round, expected): (u32, Digest),
     session: &Session<'_>,
 ) -> Result<RunFigures> {
@@ -415,7 +421,7 @@ mod tests {
         assert_eq!(lines[0], "cp -r -T SOURCE TARGET");
         assert_eq!(lines[3], "mpirun -n 4 haul cp -r -T --copy-layout SOURCE TARGET");
         assert_eq!(lines[10], "mpirun -n 16 dcp SOURCE TARGET");
-        assert_eq!(program(&Setting::gnu()), ("cp", "1"));
+        assert_eq!(program(&StudySetting::gnu()), ("cp", "1"));
     }
 
     #[test]

@@ -17,16 +17,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use haul_simulation::{Faults, Outcome, Walk, Workload};
+use haul_simulation::{Faults, SimulationOutcome, WalkModel, Workload};
 use serde::Serialize;
 
-use crate::compare::Verdict;
+use crate::compare::CompareVerdict;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::outfile::OutFile;
 use crate::report;
 
-use scenes::{Assumptions, Client, Planned, RESTART_TIME};
+use scenes::{Assumptions, ClientModel, Planned, RESTART_TIME};
 
 /// Options of `haul-bench simulate`.
 #[derive(Args, Clone, Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct SimulateOptions {
     /// Speed of a slow rank, in percent of that of the others
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     straggler_speed: u32,
-    /// How much targets differ: their rates lie up to so many percent below and above the average
+    /// Spread of target rates: up to this many percent below and above the average
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=95))]
     target_spread: u32,
     /// Number that decides where files lie, and which ranks and targets are slow
@@ -70,17 +70,17 @@ pub(crate) struct SimulateOptions {
 pub(crate) struct Point {
     /// The document's workload "1", "2" or "3", or "compression", "small" or "ranks".
     pub(crate) workload: &'static str,
-    pub(crate) client: Client,
+    pub(crate) client: ClientModel,
     pub(crate) clients: u32,
     pub(crate) metadata_servers: u32,
     /// Who lists directories.
-    pub(crate) walk: Walk,
+    pub(crate) walk: WalkModel,
     pub(crate) directory_entries: u64,
     /// Name of the fault; empty if the command line sets the faults.
     pub(crate) case: &'static str,
     /// Hardware limit in bytes per second: the clients' links or the targets, whichever is lower.
     pub(crate) ceiling: f64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: SimulationOutcome,
 }
 
 /// Results of all simulated jobs.
@@ -90,7 +90,7 @@ pub(crate) struct Simulated {
     pub(crate) seed: u64,
     /// Number of small files, on 1,000 ranks.
     pub(crate) files: u64,
-    pub(crate) machines: Vec<(&'static str, haul_simulation::Machine)>,
+    pub(crate) machines: Vec<(&'static str, haul_simulation::MachineModel)>,
     pub(crate) published: Vec<published::Published>,
     /// Faults from the command line, in all jobs except `cases`.
     pub(crate) faults: Faults,
@@ -151,7 +151,7 @@ pub(crate) fn run(
     output: &mut dyn Write,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
-) -> Result<Verdict> {
+) -> Result<CompareVerdict> {
     let json = OutFile::create(options.json.as_deref())?;
     let html = OutFile::create(options.html.as_deref())?;
     let assumed = options.assumptions();
@@ -184,5 +184,5 @@ pub(crate) fn run(
     output.write_all(report::simulated::text(&simulated).as_bytes()).map_err(Error::no_output)?;
     json.write_json(&simulated)?;
     html.write_text(|| report::simulated::page(&simulated))?;
-    Ok(Verdict::Good)
+    Ok(CompareVerdict::Good)
 }

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use haul_cluster::schedule::Limits;
-use haul_simulation::{Class, Faults, Machine, Scene, Walk, Workload};
+use haul_simulation::{Class, Faults, MachineModel, Scenario, WalkModel, Workload};
 use serde::Serialize;
 
 use super::published::{ALL, PEAK};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Client {
+pub(crate) enum ClientModel {
     /// With many requests in flight, like haul's engines.
     Haul,
     /// Reads a buffer, writes it, then reads the next: one request in flight.
@@ -22,10 +22,10 @@ pub(crate) enum Client {
 pub(crate) struct Planned {
     /// Its name in reports.
     pub(crate) workload: &'static str,
-    pub(crate) client: Client,
+    pub(crate) client: ClientModel,
     /// Name of the fault; empty if the command line sets the faults.
     pub(crate) case: &'static str,
-    pub(crate) scene: Scene,
+    pub(crate) scene: Scenario,
 }
 
 /// Parameters from the command line that apply to all jobs.
@@ -48,7 +48,7 @@ fn list_cost(rate: f64) -> Duration {
 }
 
 impl Assumptions {
-    fn adapt(&self, mut scene: Scene) -> Scene {
+    fn adapt(&self, mut scene: Scenario) -> Scenario {
         (scene.faults, scene.seed) = (self.faults, self.seed);
         if let Some(rate) = self.list_rate {
             scene.machine.list_cost = list_cost(rate);
@@ -71,8 +71,8 @@ const STRIPES_ORDINARY: u32 = 4;
 const STRIPES_CHECKPOINT: u32 = 80;
 
 /// Returns the model of the document's machine.
-pub(crate) fn document_machine() -> Machine {
-    Machine {
+pub(crate) fn document_machine() -> MachineModel {
+    MachineModel {
         // The document: 80 OSTs, over 10 GB/s in total. Assumed to hold in both directions at once:
         // the document's copy at 9,300 MB/s moves twice that.
         targets: 80,
@@ -103,8 +103,8 @@ pub(crate) fn document_machine() -> Machine {
 
 /// Returns the model of a present-day machine for small files, with `metadata_servers` metadata
 /// servers. Everything is assumed except the cost of listing.
-pub(crate) fn small_files_machine(metadata_servers: u32) -> Machine {
-    Machine {
+pub(crate) fn small_files_machine(metadata_servers: u32) -> MachineModel {
+    MachineModel {
         targets: 64,
         target_rate: 2e9,
         target_overhead: Duration::from_micros(20),
@@ -141,14 +141,18 @@ const COMPRESSION_CLIENTS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// worst case.
 fn compression(assumed: &Assumptions) -> impl Iterator<Item = Planned> {
     COMPRESSION_CLIENTS.into_iter().map(move |clients| {
-        let machine =
-            Machine { link_rate: COMPRESSION_RATE, streams: 1, files_in_flight: 1, ..document_machine() };
+        let machine = MachineModel {
+            link_rate: COMPRESSION_RATE,
+            streams: 1,
+            files_in_flight: 1,
+            ..document_machine()
+        };
         let class = Class { files: COMPRESSED_FILES, bytes: COMPRESSED_BYTES, stripes: STRIPES_ORDINARY };
         let limits =
             Limits { range_bytes_min: u64::MAX >> 1, range_bytes_max: u64::MAX >> 1, ..Limits::default() };
         let workload = Workload::Files(vec![class]);
-        let scene = assumed.adapt(Scene { limits, ..plain(machine, workload, clients) });
-        Planned { workload: COMPRESSION, client: Client::Haul, case: "", scene }
+        let scene = assumed.adapt(Scenario { limits, ..plain(machine, workload, clients) });
+        Planned { workload: COMPRESSION, client: ClientModel::Haul, case: "", scene }
     })
 }
 
@@ -163,9 +167,9 @@ fn workload(number: &str) -> Workload {
 }
 
 /// Creates a scene without faults, in which the launch process walks the tree.
-fn plain(machine: Machine, workload: Workload, clients: u32) -> Scene {
+fn plain(machine: MachineModel, workload: Workload, clients: u32) -> Scenario {
     let (limits, faults) = (Limits::default(), Faults::default());
-    Scene { machine, workload, clients, walk: Walk::Launch, limits, faults, seed: 0 }
+    Scenario { machine, workload, clients, walk: WalkModel::Launch, limits, faults, seed: 0 }
 }
 
 /// Plans the document's workloads with `clients` (or the default numbers if empty), compression,
@@ -174,10 +178,10 @@ pub(crate) fn all(clients: &[u32], assumed: &Assumptions) -> Vec<Planned> {
     let clients = if clients.is_empty() { &CLIENTS[..] } else { clients };
     let mut planned = Vec::new();
     for published in &ALL {
-        for client in [Client::Haul, Client::OneRequest] {
+        for client in [ClientModel::Haul, ClientModel::OneRequest] {
             planned.extend(clients.iter().map(|&clients| {
                 let mut machine = document_machine();
-                if client == Client::OneRequest {
+                if client == ClientModel::OneRequest {
                     (machine.requests_in_flight, machine.streams, machine.files_in_flight) = (1, 1, 1);
                 }
                 let scene = assumed.adapt(plain(machine, workload(published.workload), clients));
@@ -193,12 +197,12 @@ pub(crate) fn all(clients: &[u32], assumed: &Assumptions) -> Vec<Planned> {
 }
 
 fn small(assumed: &Assumptions) -> impl Iterator<Item = Planned> {
-    let walks = [Walk::Launch, Walk::Ranks].into_iter();
+    let walks = [WalkModel::Launch, WalkModel::Ranks].into_iter();
     walks.flat_map(move |walk| {
         SERVERS.into_iter().map(move |servers| {
             let workload = small_files(assumed.files, 1000);
-            let scene = Scene { walk, ..plain(small_files_machine(servers), workload, SMALL_CLIENTS) };
-            Planned { workload: "small", client: Client::Haul, case: "", scene: assumed.adapt(scene) }
+            let scene = Scenario { walk, ..plain(small_files_machine(servers), workload, SMALL_CLIENTS) };
+            Planned { workload: "small", client: ClientModel::Haul, case: "", scene: assumed.adapt(scene) }
         })
     })
 }
@@ -220,12 +224,12 @@ const FEWER: u64 = 10;
 pub(crate) fn by_ranks(assumed: &Assumptions) -> Vec<Planned> {
     let mut planned = Vec::new();
     for (directory_entries, rate) in LIST_RATES {
-        let machine = Machine { list_cost: list_cost(rate), ..small_files_machine(RANKS_SERVERS) };
-        for walk in [Walk::Launch, Walk::Ranks] {
+        let machine = MachineModel { list_cost: list_cost(rate), ..small_files_machine(RANKS_SERVERS) };
+        for walk in [WalkModel::Launch, WalkModel::Ranks] {
             planned.extend(RANKS.into_iter().map(|clients| {
                 let workload = small_files(assumed.files.div_ceil(FEWER), directory_entries);
-                let scene = assumed.adapt(Scene { walk, ..plain(machine, workload, clients) });
-                Planned { workload: "ranks", client: Client::Haul, case: "", scene }
+                let scene = assumed.adapt(Scenario { walk, ..plain(machine, workload, clients) });
+                Planned { workload: "ranks", client: ClientModel::Haul, case: "", scene }
             }));
         }
     }
@@ -267,11 +271,11 @@ pub(crate) fn with_faults(assumed: &Assumptions) -> Vec<Planned> {
         let small = (files > 0).then(|| {
             let machine = small_files_machine(RANKS_SERVERS);
             let scene = plain(machine, small_files(files, 1000), SMALL_CLIENTS);
-            ("small", Scene { walk: Walk::Ranks, ..scene })
+            ("small", Scenario { walk: WalkModel::Ranks, ..scene })
         });
         planned.extend(jobs.chain(small).map(|(workload, scene)| {
-            let scene = Scene { faults, ..assumed.adapt(scene) };
-            Planned { workload, client: Client::Haul, case, scene }
+            let scene = Scenario { faults, ..assumed.adapt(scene) };
+            Planned { workload, client: ClientModel::Haul, case, scene }
         }));
     }
     planned

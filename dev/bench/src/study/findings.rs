@@ -4,18 +4,18 @@
 use serde::{Deserialize, Serialize};
 
 use super::published::Published;
-use super::{Against, Name, Part, Role, Setting, Unit};
-use crate::machine::Machine;
+use super::{Against, Role, StudyName, StudyPart, StudySetting, Unit};
+use crate::machine::MachineFacts;
 use crate::measure::Usage;
 use crate::shapes::Totals;
 use crate::statistics::Summary;
 use crate::student::{Samples, TTest};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Findings {
-    pub(crate) study: Name,
+pub(crate) struct StudyFindings {
+    pub(crate) study: StudyName,
     pub(crate) unit: Unit,
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineFacts,
     pub(crate) place: String,
     /// Description of how a cold cache was ensured.
     pub(crate) cold: String,
@@ -48,11 +48,11 @@ pub(crate) struct Measured {
     pub(crate) totals: Totals,
     /// Digest of the tree; `None` for rates.
     pub(crate) digest: Option<String>,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<SettingResult>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Line {
+pub(crate) struct SettingResult {
     pub(crate) id: String,
     pub(crate) label: String,
     pub(crate) role: Role,
@@ -60,15 +60,15 @@ pub(crate) struct Line {
     pub(crate) command: String,
     /// Its figures, or the reason it has none.
     #[serde(flatten)]
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: SettingOutcome,
     /// Every run, including round 0.
     pub(crate) runs: Vec<RunFigures>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Outcome {
-    Timed(Box<Figures>),
+pub(crate) enum SettingOutcome {
+    Timed(Box<SettingFigures>),
     Failed(String),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct RunFigures {
 
 /// Figures of a setting over its counted runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Figures {
+pub(crate) struct SettingFigures {
     /// The figure, in the study's unit.
     pub(crate) value: Summary,
     /// The figure including the sync after the command; `None` if there was none.
@@ -98,7 +98,7 @@ pub(crate) struct Figures {
     pub(crate) memory_peak_bytes: u64,
     /// Lowest peak that could have been measured.
     pub(crate) memory_floor_bytes: u64,
-    /// Processors that the rest of the machine kept busy meanwhile.
+    /// Processors that the rest of the machine kept busy during the run.
     pub(crate) processors_elsewhere: f64,
     pub(crate) test: Option<Test>,
 }
@@ -108,8 +108,8 @@ pub(crate) struct Figures {
 pub(crate) struct Test {
     /// ID of the other setting.
     pub(crate) against: String,
-    pub(crate) expected: Expected,
-    /// How many times better its mean is than the other's: 2 is twice as fast.
+    pub(crate) expected: ExpectedDirection,
+    /// Ratio of its mean to the other's: 2 is twice as fast.
     pub(crate) times_as_good: f64,
     /// Welch's test, one-tailed; `None` if it cannot be done.
     pub(crate) welch: Option<TTest>,
@@ -119,16 +119,16 @@ pub(crate) struct Test {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedDirection {
     Better,
     Worse,
 }
 
-impl Line {
-    pub(crate) fn timed(&self) -> Option<&Figures> {
+impl SettingResult {
+    pub(crate) fn timed(&self) -> Option<&SettingFigures> {
         match &self.outcome {
-            Outcome::Timed(figures) => Some(figures),
-            Outcome::Failed(_) => None,
+            SettingOutcome::Timed(figures) => Some(figures),
+            SettingOutcome::Failed(_) => None,
         }
     }
 
@@ -138,7 +138,7 @@ impl Line {
 }
 
 impl Measured {
-    pub(crate) fn line(&self, id: &str) -> Option<&Line> {
+    pub(crate) fn line(&self, id: &str) -> Option<&SettingResult> {
         self.lines.iter().find(|line| line.id == id)
     }
 
@@ -147,7 +147,7 @@ impl Measured {
     }
 }
 
-impl Findings {
+impl StudyFindings {
     /// Returns the figure that the document gives for a setting of a part.
     pub(crate) fn published_value(&self, part: &str, id: &str) -> Option<f64> {
         self.published.iter().find(|one| one.part == part && one.id == id).map(|one| one.value)
@@ -164,23 +164,23 @@ impl Findings {
 
 /// Runs of a setting, before they are summarised.
 pub(crate) struct Collected<'a> {
-    pub(crate) setting: &'a Setting,
+    pub(crate) setting: &'a StudySetting,
     pub(crate) command: String,
     pub(crate) runs: Vec<RunFigures>,
 }
 
 /// Summarises the runs of a part and performs the tests.
 pub(crate) fn measured(
-    part: &Part,
+    part: &StudyPart,
     totals: Totals,
     digest: Option<String>,
     collected: Vec<Collected<'_>>,
     unit: Unit,
 ) -> Measured {
     let against: Vec<Against> = collected.iter().map(|one| one.setting.against.clone()).collect();
-    let lines: Vec<Line> = collected
+    let lines: Vec<SettingResult> = collected
         .into_iter()
-        .map(|Collected { setting, command, runs }| Line {
+        .map(|Collected { setting, command, runs }| SettingResult {
             id: setting.id.clone(),
             label: setting.label.clone(),
             role: setting.role,
@@ -201,27 +201,27 @@ pub(crate) fn measured(
         lines,
     };
     for (line, test) in measured.lines.iter_mut().zip(tests) {
-        if let Outcome::Timed(figures) = &mut line.outcome {
+        if let SettingOutcome::Timed(figures) = &mut line.outcome {
             figures.test = test;
         }
     }
     measured
 }
 
-fn sum_up(runs: &[RunFigures], totals: Totals, unit: Unit) -> Outcome {
+fn sum_up(runs: &[RunFigures], totals: Totals, unit: Unit) -> SettingOutcome {
     if let Some(failure) = runs.iter().find_map(|run| run.failure.clone()) {
-        return Outcome::Failed(failure);
+        return SettingOutcome::Failed(failure);
     }
     let counted = || runs.iter().filter(|run| run.round > 0);
     let summary = |value: fn(&RunFigures) -> f64| Summary::of(counted().map(value));
     let cpu = summary(|run| run.usage.user_seconds + run.usage.system_seconds);
     let (Some(value), Some(cpu_seconds)) = (summary(|run| run.value), cpu) else {
-        return Outcome::Failed("it was not run".to_owned());
+        return SettingOutcome::Failed("it was not run".to_owned());
     };
     let gibibytes = totals.bytes.max(1) as f64 / f64::from(1 << 30);
     let sum = |value: fn(&RunFigures) -> f64| counted().map(value).sum::<f64>();
     let most = |value: fn(&RunFigures) -> u64| counted().map(value).max().unwrap_or_default();
-    Outcome::Timed(Box::new(Figures {
+    SettingOutcome::Timed(Box::new(SettingFigures {
         value,
         with_sync: Summary::of(counted().filter_map(|run| run.with_sync)),
         cpu_seconds,
@@ -235,16 +235,16 @@ fn sum_up(runs: &[RunFigures], totals: Totals, unit: Unit) -> Outcome {
     }))
 }
 
-fn test(line: &Line, against: &Against, lines: &[Line], unit: Unit) -> Option<Test> {
+fn test(line: &SettingResult, against: &Against, lines: &[SettingResult], unit: Unit) -> Option<Test> {
     let (id, expected) = match against {
-        Against::BetterThan(id) => (*id, Expected::Better),
-        Against::WorseThan(id) => (*id, Expected::Worse),
+        Against::BetterThan(id) => (*id, ExpectedDirection::Better),
+        Against::WorseThan(id) => (*id, ExpectedDirection::Worse),
         Against::Nobody => return None,
     };
     let own = &line.timed()?.value;
     let other = &lines.iter().find(|line| line.id == id)?.timed()?.value;
     // Lower is better for seconds, higher for rates.
-    let samples = if (expected == Expected::Better) == (unit == Unit::Seconds) {
+    let samples = if (expected == ExpectedDirection::Better) == (unit == Unit::Seconds) {
         Samples { smaller: own, larger: other }
     } else {
         Samples { smaller: other, larger: own }
@@ -281,7 +281,7 @@ pub(crate) mod tests {
 
     /// Makes up findings of a whole study: every setting has figures, except the second of the
     /// first part, which has a reason.
-    pub(crate) fn example(name: Name) -> Findings {
+    pub(crate) fn example(name: StudyName) -> StudyFindings {
         let laid_out = study(name, 1.0, Ablate::Yes).unwrap();
         let parts = laid_out.parts.iter().enumerate().map(|(number, part)| {
             let collected = part.settings.iter().enumerate().map(|(index, setting)| {
@@ -296,10 +296,10 @@ pub(crate) mod tests {
             let totals = Totals { files: 128, directories: 3, bytes: 1 << 27 };
             measured(part, totals, Some("0123".to_owned()), collected.collect(), laid_out.unit)
         });
-        Findings {
+        StudyFindings {
             study: name,
             unit: laid_out.unit,
-            machine: Machine::look(),
+            machine: MachineFacts::look(),
             place: "ext4 image to ext4 image".to_owned(),
             cold: "invented".to_owned(),
             has_ceiling: true,
@@ -314,7 +314,7 @@ pub(crate) mod tests {
     #[test]
     fn processor_time_is_given_for_each_gibibyte_and_for_a_thousand_files() {
         let totals = Totals { files: 500, directories: 0, bytes: 1 << 29 };
-        let Outcome::Timed(figures) =
+        let SettingOutcome::Timed(figures) =
             sum_up(&[run(0, 50.0), run(1, 2.0), run(2, 4.0)], totals, Unit::Seconds)
         else {
             panic!()
@@ -331,7 +331,7 @@ pub(crate) mod tests {
         for (unit, own, other) in [(Unit::Seconds, 1.0, 2.0), (Unit::MegabytesPerSecond, 2.0, 1.0)] {
             let runs = |value: f64| vec![run(1, value), run(2, value * 1.01), run(3, value * 0.99)];
             let totals = Totals::default();
-            let line = |id: &str, value| Line {
+            let line = |id: &str, value| SettingResult {
                 id: id.to_owned(),
                 label: id.to_owned(),
                 role: Role::Auto,
@@ -351,11 +351,11 @@ pub(crate) mod tests {
 
     #[test]
     fn findings_survive_their_json() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
+        for name in [StudyName::S1, StudyName::S2, StudyName::S3, StudyName::S4, StudyName::S5] {
             let findings = example(name);
             let text = serde_json::to_string(&findings).unwrap();
             assert!(text.contains("\"published\":[{"), "{name:?}");
-            let back: Findings = serde_json::from_str(&text).unwrap();
+            let back: StudyFindings = serde_json::from_str(&text).unwrap();
             assert_eq!(back.parts.len(), findings.parts.len());
             let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
             value["published"] = serde_json::json!([]);

@@ -22,22 +22,22 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::names::Named;
+use crate::names::ValueName;
 use crate::programs;
-use crate::shapes::{Shape, Totals};
+use crate::shapes::{Totals, TreeShape};
 
 /// Files of one size, in a directory of the source.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Directory {
+pub(crate) struct FileDirectory {
     pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
+    pub(crate) shape: TreeShape,
     /// Number of targets each file is striped over.
     pub(crate) stripes: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Name {
+pub(crate) enum StudyName {
     /// Linux AIO copies (2014): 5 file sizes x 3 depths x 4 programs, Table 1
     S1,
     /// Buffered AIO by retry (aio-stress): random and sequential reads and writes, MB/s
@@ -78,30 +78,30 @@ pub(crate) enum Ablate {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Study {
-    pub(crate) name: Name,
+    pub(crate) name: StudyName,
     pub(crate) unit: Unit,
     pub(crate) rounds: u32,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<StudyPart>,
 }
 
 /// Some work, and the settings that take turns at it. Figures are only compared within a part.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct StudyPart {
     /// Name for `--only`.
     pub(crate) name: String,
     /// Heading of several parts in a table or plot.
     pub(crate) group: String,
     /// Name of the part under that heading.
     pub(crate) label: String,
-    pub(crate) work: Work,
+    pub(crate) work: PartWork,
     /// Who does the work; IDs and command lines are unique.
-    pub(crate) settings: Vec<Setting>,
+    pub(crate) settings: Vec<StudySetting>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Work {
-    Copy(Shape),
-    Striped(Vec<Directory>),
+pub(crate) enum PartWork {
+    Copy(TreeShape),
+    Striped(Vec<FileDirectory>),
     /// Reads or writes a file with `haul-bench aio`.
     Rate {
         file_bytes: u64,
@@ -110,12 +110,12 @@ pub(crate) enum Work {
     },
 }
 
-impl Work {
+impl PartWork {
     /// Returns the totals; a single file counts as a tree of one.
     pub(crate) fn totals(&self) -> Totals {
         match self {
-            Work::Copy(shape) => shape.totals(),
-            Work::Striped(directories) => {
+            PartWork::Copy(shape) => shape.totals(),
+            PartWork::Striped(directories) => {
                 let totals = directories.iter().map(|directory| directory.shape.totals());
                 totals.fold(Totals::default(), |sum, one| Totals {
                     files: sum.files + one.files,
@@ -123,13 +123,13 @@ impl Work {
                     bytes: sum.bytes + one.bytes,
                 })
             }
-            Work::Rate { file_bytes, .. } => Totals { files: 1, directories: 0, bytes: *file_bytes },
+            PartWork::Rate { file_bytes, .. } => Totals { files: 1, directories: 0, bytes: *file_bytes },
         }
     }
 }
 
-/// Role of a setting in the study: haul with one of its engines, or what is beside it. Plots give
-/// each role a colour.
+/// Role of a setting in the study: haul with one of its engines, or a program compared with it.
+/// Plots give each role a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
@@ -157,7 +157,7 @@ pub(crate) enum Against {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct StudySetting {
     /// Name for `--only` and in the CSV.
     pub(crate) id: String,
     /// Name in plots and tables.
@@ -176,9 +176,9 @@ pub(crate) const CP: &str = "cp";
 /// ID of haul's own choice in every study.
 pub(crate) const AUTO: &str = "haul";
 
-impl Setting {
-    pub(crate) fn gnu() -> Setting {
-        Setting {
+impl StudySetting {
+    pub(crate) fn gnu() -> StudySetting {
+        StudySetting {
             id: CP.to_owned(),
             label: "cp -r".to_owned(),
             role: Role::Reference,
@@ -188,14 +188,14 @@ impl Setting {
         }
     }
 
-    pub(crate) fn auto() -> Setting {
-        Setting { label: "haul (auto)".to_owned(), ..Setting::haul(AUTO, Role::Auto, "") }
+    pub(crate) fn auto() -> StudySetting {
+        StudySetting { label: "haul (auto)".to_owned(), ..StudySetting::haul(AUTO, Role::Auto, "") }
     }
 
     /// Returns a setting of haul with options, split at spaces. Its ID is also its label, and it is
     /// tested against GNU cp.
-    pub(crate) fn haul(id: &str, role: Role, words: &str) -> Setting {
-        Setting {
+    pub(crate) fn haul(id: &str, role: Role, words: &str) -> StudySetting {
+        StudySetting {
             id: id.to_owned(),
             label: id.to_owned(),
             role,
@@ -205,21 +205,21 @@ impl Setting {
         }
     }
 
-    pub(crate) fn called(self, label: &str) -> Setting {
-        Setting { label: label.to_owned(), ..self }
+    pub(crate) fn called(self, label: &str) -> StudySetting {
+        StudySetting { label: label.to_owned(), ..self }
     }
 }
 
-pub(crate) fn study(name: Name, scale: f64, ablate: Ablate) -> Result<Study> {
+pub(crate) fn study(name: StudyName, scale: f64, ablate: Ablate) -> Result<Study> {
     if !(scale.is_finite() && scale > 0.0) {
         return Err(Error::Refused("--scale must be greater than 0".to_owned()));
     }
     match name {
-        Name::S1 => s1::study(scale),
-        Name::S2 => s2::study(scale),
-        Name::S3 => s3::study(scale),
-        Name::S4 => s4::study(scale, ablate),
-        Name::S5 => s5::study(scale, programs::find("dcp").is_ok()),
+        StudyName::S1 => s1::study(scale),
+        StudyName::S2 => s2::study(scale),
+        StudyName::S3 => s3::study(scale),
+        StudyName::S4 => s4::study(scale, ablate),
+        StudyName::S5 => s5::study(scale, programs::find("dcp").is_ok()),
     }
 }
 
@@ -227,7 +227,7 @@ impl Study {
     /// Keeps the parts and settings named in `only`. If no part is named, all parts stay; likewise
     /// for settings. The start of a part's name, up to a `/`, also names the part.
     pub(crate) fn keep(&mut self, only: &[String]) -> Result<()> {
-        let is_part = |part: &Part, name: &str| {
+        let is_part = |part: &StudyPart, name: &str| {
             part.name == name || part.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'))
         };
         let (parts, settings): (Vec<&String>, Vec<&String>) =
@@ -283,7 +283,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn names(only: &[&str]) -> Result<Vec<(String, usize)>> {
-        let mut study = study(Name::S1, 1.0, Ablate::No)?;
+        let mut study = study(StudyName::S1, 1.0, Ablate::No)?;
         study.keep(&only.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
         Ok(study.parts.iter().map(|part| (part.name.clone(), part.settings.len())).collect())
     }
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn no_two_settings_of_a_part_are_alike_and_tests_find_their_partner() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
+        for name in [StudyName::S1, StudyName::S2, StudyName::S3, StudyName::S4, StudyName::S5] {
             let study = study(name, 1.0, Ablate::Yes).unwrap();
             let parts: BTreeSet<&str> = study.part_names().into_iter().collect();
             assert_eq!(parts.len(), study.parts.len(), "{name:?}");

@@ -1,6 +1,6 @@
 //! Figures published in the documents, number by number.
 //!
-//! They are shown beside our measurements and labelled as published everywhere: they come from
+//! They are shown next to our measurements and labelled as published everywhere: they come from
 //! other machines, with other disks, of other decades. Nothing is estimated from a plot: the plots
 //! of S3, S4 and S5 are not available, so those only have the figures in the text.
 
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::Name;
+use super::StudyName;
 use super::s1::{DEPTHS, SIZES};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,32 +30,32 @@ pub(crate) struct Document {
     pub(crate) short: &'static str,
 }
 
-pub(crate) fn document(name: Name) -> Document {
+pub(crate) fn document(name: StudyName) -> Document {
     match name {
-        Name::S1 => Document {
+        StudyName::S1 => Document {
             title: "M. Parikh and S. Surendran, \u{201c}Implementing cp -r with Linux AIO\u{201d}, 2014",
             machine: "Linux 3.5, Intel Core i5 at 2.5 GHz (2 cores), 4 GB of memory, 500 GB rotating disk, \
                       ext4; page cache cleared before every run; mean of three runs",
             short: "2014, rotating disk",
         },
-        Name::S2 => Document {
+        StudyName::S2 => Document {
             title: "S. Bhattacharya, patches for asynchronous buffered file I/O, linux-kernel mailing list",
             machine: "4-way Pentium III, Adaptec AIC-7896/7 Ultra2 SCSI (40 MB/s), ext2; aio-stress, 1 GB \
                       file, 64 KB records, depth 64, 8 I/Os per iteration, uncached",
             short: "40 MB/s SCSI disk",
         },
-        Name::S3 => Document {
+        StudyName::S3 => Document {
             title: "N. Mahajan and V. Bandi, \u{201c}A Faster Copy using Asynchronous I/O\u{201d}, 2022",
             machine: "Ubuntu 22.04, Intel Core i7-8750H, 16 GB of memory, 256 GB of storage, ext4",
             short: "2022, laptop",
         },
-        Name::S4 => Document {
+        StudyName::S4 => Document {
             title: "W. Morriss and T. Kim, \u{201c}DCP: Fast Recursive Copy\u{201d}, 2014",
             machine: "Linux 3.13, Intel i7-4770k, 8 GB of memory, pairs of SATA SSD, SATA hard disks and a \
                       USB 3 disk; ablations on Linux 3.17, i7-2670QM, one hard disk; 5 runs each",
             short: "2014, hard disks and SSD",
         },
-        Name::S5 => Document {
+        StudyName::S5 => Document {
             title: "K. Matney, S. Canon and S. Oral, \u{201c}A first look at scalable I/O in Linux commands\u{201d}",
             machine: "Cray XT3 with 3,500 sockets, Lustre with 80 targets on 20 servers, 10 GB/s by IOR; in production",
             short: "Cray XT3, Lustre",
@@ -63,13 +63,13 @@ pub(crate) fn document(name: Name) -> Document {
     }
 }
 
-pub(crate) fn of(name: Name) -> Vec<Published> {
+pub(crate) fn of(name: StudyName) -> Vec<Published> {
     let table = match name {
-        Name::S1 => return table_1(),
-        Name::S2 => S2,
-        Name::S3 => S3,
-        Name::S4 => S4,
-        Name::S5 => S5,
+        StudyName::S1 => return table_1(),
+        StudyName::S2 => S2,
+        StudyName::S3 => S3,
+        StudyName::S4 => S4,
+        StudyName::S5 => S5,
     };
     let figures = table.iter().flat_map(|&(part, (quantity, unit), figures)| {
         figures.iter().map(move |&(id, value)| Published { part: part.into(), id, quantity, value, unit })
@@ -107,7 +107,7 @@ fn table_1() -> Vec<Published> {
 }
 
 /// Figures of one part: its name, their quantity and unit, and the ID and value of each.
-type Figures = (&'static str, Quantity, &'static [(&'static str, f64)]);
+type PublishedFigures = (&'static str, Quantity, &'static [(&'static str, f64)]);
 
 type Quantity = (&'static str, &'static str);
 
@@ -121,7 +121,7 @@ const SECOND: Quantity = ("throughput, given in parentheses", "MB/s");
 
 /// The aio-stress table. Where the column headed O_DIRECT has entries, it has two: for the vanilla
 /// and the patched kernel.
-const S2: &[Figures] = &[
+const S2: &[PublishedFigures] = &[
     (
         "random-read",
         RATE,
@@ -149,7 +149,7 @@ const S2: &[Figures] = &[
 ];
 
 /// Figures in the text.
-const S3: &[Figures] = &[
+const S3: &[PublishedFigures] = &[
     ("small", ("less time than cp (\u{201c}close to 30%\u{201d})", "%"), &[("io-uring/buffered", 30.0)]),
     (
         "medium",
@@ -177,7 +177,7 @@ const S3: &[Figures] = &[
 ];
 
 /// Figures in the text.
-const S4: &[Figures] = &[
+const S4: &[PublishedFigures] = &[
     ("broad", BELOW, &[("every pair of disks", 0.005)]),
     ("broad", TIMES, &[("hdd - hdd", 1.9), ("ssd - hdd", 1.7)]),
     ("fat", BELOW, &[("every pair of disks", 0.005)]),
@@ -195,7 +195,7 @@ const S4: &[Figures] = &[
 ];
 
 /// Figures in the text; the plot is not available.
-const S5: &[Figures] = &[
+const S5: &[PublishedFigures] = &[
     ("workload-1", ("rate", "MB/s"), &[("cp", 324.0)]),
     ("workload-2", ("rate", "MB/s"), &[("cp", 126.0)]),
     ("workload-3", ("rate", "MB/s"), &[("cp", 177.0)]),
@@ -218,11 +218,11 @@ mod tests {
 
     #[test]
     fn every_cell_of_table_1_is_there_once() {
-        let study = study(Name::S1, 1.0, Ablate::No).unwrap();
+        let study = study(StudyName::S1, 1.0, Ablate::No).unwrap();
         for part in &study.parts {
             for program in PROGRAMS {
                 let count =
-                    of(Name::S1).iter().filter(|one| one.part == part.name && one.id == program).count();
+                    of(StudyName::S1).iter().filter(|one| one.part == part.name && one.id == program).count();
                 assert_eq!(count, 1, "{} {program}", part.name);
             }
         }
@@ -239,18 +239,18 @@ mod tests {
 
     #[test]
     fn every_row_of_the_aio_stress_table_is_there() {
-        let study = study(Name::S2, 1.0, Ablate::No).unwrap();
+        let study = study(StudyName::S2, 1.0, Ablate::No).unwrap();
         for part in &study.parts {
-            let count = of(Name::S2).iter().filter(|one| one.part == part.name).count();
+            let count = of(StudyName::S2).iter().filter(|one| one.part == part.name).count();
             assert_eq!(count, 4, "{}", part.name);
         }
-        assert_eq!(find(&of(Name::S2), "random-read", "patched"), Some(23.91));
-        assert_eq!(find(&of(Name::S2), "sequential-sync-write", "vanilla"), Some(8.68));
+        assert_eq!(find(&of(StudyName::S2), "random-read", "patched"), Some(23.91));
+        assert_eq!(find(&of(StudyName::S2), "sequential-sync-write", "vanilla"), Some(8.68));
     }
 
     #[test]
     fn what_is_published_belongs_to_a_part() {
-        for name in [Name::S1, Name::S2, Name::S3, Name::S4, Name::S5] {
+        for name in [StudyName::S1, StudyName::S2, StudyName::S3, StudyName::S4, StudyName::S5] {
             let study = study(name, 1.0, Ablate::Yes).unwrap();
             for one in of(name) {
                 assert!(study.parts.iter().any(|part| part.name == one.part), "{one:?}");

@@ -10,9 +10,9 @@
 //! Its programs use a buffer of one page, `fallocate` the target and `fadvise(WILLNEED)` the
 //! source. The cache is cleared before every run, and the figures are means of three runs.
 
-use super::{Name, Part, Role, Setting, Study, Unit, Work};
+use super::{PartWork, Role, Study, StudyName, StudyPart, StudySetting, Unit};
 use crate::error::Result;
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 
 /// Levels of directories, and files per directory.
 pub(crate) const DEPTHS: [(u32, u64); 3] = [(2, 8), (4, 4), (8, 2)];
@@ -34,16 +34,16 @@ pub(crate) fn study(scale: f64) -> Result<Study> {
                 scale,
                 ..ShapeOptions::default()
             };
-            parts.push(Part {
+            parts.push(StudyPart {
                 name: format!("depth-{levels}/{kilobytes}K"),
                 group: group(levels),
                 label: label(kilobytes),
-                work: Work::Copy(Shape::new(Kind::Binary, &options)?),
+                work: PartWork::Copy(TreeShape::new(ShapeKind::Binary, &options)?),
                 settings: settings(),
             });
         }
     }
-    Ok(Study { name: Name::S1, unit: Unit::Seconds, rounds: 3, parts })
+    Ok(Study { name: StudyName::S1, unit: Unit::Seconds, rounds: 3, parts })
 }
 
 pub(crate) fn group(levels: u32) -> String {
@@ -54,15 +54,15 @@ pub(crate) fn label(kilobytes: u64) -> String {
     format!("{kilobytes} KB")
 }
 
-fn settings() -> Vec<Setting> {
+fn settings() -> Vec<StudySetting> {
     let document = "--block-size=4096 --fallocate";
-    let own = |id: &str, role, words: &str| Setting::haul(id, role, &format!("{words} {document}"));
+    let own = |id: &str, role, words: &str| StudySetting::haul(id, role, &format!("{words} {document}"));
     vec![
-        Setting::gnu(),
+        StudySetting::gnu(),
         own("k-D", Role::KernelAio, "--engine=kernel-aio --direct"),
         own("k-N", Role::KernelAio, "--engine=kernel-aio"),
         own("posix", Role::PosixAio, "--engine=posix-aio"),
-        Setting::auto(),
+        StudySetting::auto(),
     ]
 }
 
@@ -75,7 +75,7 @@ mod tests {
         let study = study(1.0).unwrap();
         assert_eq!(study.parts.len(), 15);
         for part in &study.parts {
-            let Work::Copy(shape) = &part.work else { panic!("{part:?}") };
+            let PartWork::Copy(shape) = &part.work else { panic!("{part:?}") };
             let files = match part.group.as_str() {
                 "depth 2" => 24,
                 "depth 4" => 60,

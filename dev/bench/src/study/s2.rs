@@ -11,17 +11,17 @@
 //! the rate with its fsync in parentheses. The document's parentheses probably mean the same, but
 //! it does not say so.)
 
-use super::{Against, Name, Part, Role, Setting, Study, Unit, Work};
+use super::{Against, PartWork, Role, Study, StudyName, StudyPart, StudySetting, Unit};
 use crate::error::{Error, Result};
 
-pub(crate) struct Row {
+pub(crate) struct TuningRow {
     pub(crate) label: &'static str,
     /// Name for `--only`.
     pub(crate) name: &'static str,
     words: [&'static str; 4],
 }
 
-pub(crate) const ROWS: [Row; 6] = [
+pub(crate) const ROWS: [TuningRow; 6] = [
     row("Random-Read", "random-read", "random", "read"),
     row("Random-O_SYNC-Write", "random-sync-write", "random", "sync-write"),
     row("Sequential-Read", "sequential-read", "sequential", "read"),
@@ -30,8 +30,13 @@ pub(crate) const ROWS: [Row; 6] = [
     row("Sequential-Write", "sequential-write", "sequential", "write"),
 ];
 
-const fn row(label: &'static str, name: &'static str, pattern: &'static str, kind: &'static str) -> Row {
-    Row { label, name, words: ["--pattern", pattern, "--kind", kind] }
+const fn row(
+    label: &'static str,
+    name: &'static str,
+    pattern: &'static str,
+    kind: &'static str,
+) -> TuningRow {
+    TuningRow { label, name, words: ["--pattern", pattern, "--kind", kind] }
 }
 
 pub(crate) const ENGINES: [(&str, Role); 5] = [
@@ -62,18 +67,18 @@ pub(crate) fn study(scale: f64) -> Result<Study> {
              --max-submit 8 --alignment 4096 --rounds 1"
         );
         let words = row.words.into_iter().chain(shared.split_whitespace()).map(str::to_owned).collect();
-        Part {
+        StudyPart {
             name: row.name.to_owned(),
             group: "aio-stress".to_owned(),
             label: row.label.to_owned(),
-            work: Work::Rate { file_bytes, words },
+            work: PartWork::Rate { file_bytes, words },
             settings: settings(),
         }
     });
-    Ok(Study { name: Name::S2, unit: Unit::MegabytesPerSecond, rounds: 3, parts: parts.collect() })
+    Ok(Study { name: StudyName::S2, unit: Unit::MegabytesPerSecond, rounds: 3, parts: parts.collect() })
 }
 
-fn settings() -> Vec<Setting> {
+fn settings() -> Vec<StudySetting> {
     let both = |direct: bool| {
         ENGINES.map(|(engine, role)| {
             let (id, words, reference) = if direct {
@@ -83,7 +88,7 @@ fn settings() -> Vec<Setting> {
             };
             let against = if id == reference { Against::Nobody } else { Against::BetterThan(reference) };
             let label = if direct { format!("{engine}, direct") } else { engine.to_owned() };
-            Setting { against, ..Setting::haul(&id, role, &words).called(&label) }
+            StudySetting { against, ..StudySetting::haul(&id, role, &words).called(&label) }
         })
     };
     [both(false), both(true)].concat()
@@ -100,7 +105,7 @@ mod tests {
             .parts
             .iter()
             .map(|part| match &part.work {
-                Work::Rate { words, .. } => words.join(" "),
+                PartWork::Rate { words, .. } => words.join(" "),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn the_file_has_whole_records_whatever_the_scale() {
         let study = study(0.0101).unwrap();
-        let Work::Rate { file_bytes, .. } = study.parts[0].work else { panic!("{study:?}") };
+        let PartWork::Rate { file_bytes, .. } = study.parts[0].work else { panic!("{study:?}") };
         assert!(file_bytes % RECORD_BYTES == 0 && file_bytes > 10_000_000, "{file_bytes}");
         assert!(super::study(1e-9).is_err());
     }

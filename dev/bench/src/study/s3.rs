@@ -12,11 +12,11 @@
 //!   as operations.
 //!
 //! GNU cp has no O_DIRECT (the document uses a copier of its own for it), so the direct engines are
-//! shown beside haul's blocking engine with `--direct`.
+//! shown next to haul's blocking engine with `--direct`.
 
-use super::{Name, Part, Role, Setting, Study, Unit, Work};
+use super::{PartWork, Role, Study, StudyName, StudyPart, StudySetting, Unit};
 use crate::error::Result;
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 
 const FILES: u64 = 128;
 
@@ -48,11 +48,11 @@ pub(crate) fn study(scale: f64) -> Result<Study> {
     for (name, bytes) in SIZES {
         let shape = tree(bytes, scale)?;
         let group = size_label(shape.file_bytes);
-        let part = |settings| Part {
+        let part = |settings| StudyPart {
             name: name.to_owned(),
             group: "kinds of operations".to_owned(),
             label: format!("{name} ({group})"),
-            work: Work::Copy(shape.clone()),
+            work: PartWork::Copy(shape.clone()),
             settings,
         };
         parts.push(part(matrix()));
@@ -60,10 +60,10 @@ pub(crate) fn study(scale: f64) -> Result<Study> {
             parts.extend(more_parts(&medium));
         }
     }
-    Ok(Study { name: Name::S3, unit: Unit::Seconds, rounds: 5, parts })
+    Ok(Study { name: StudyName::S3, unit: Unit::Seconds, rounds: 5, parts })
 }
 
-fn tree(bytes: u64, scale: f64) -> Result<Shape> {
+fn tree(bytes: u64, scale: f64) -> Result<TreeShape> {
     // Whole pages, as O_DIRECT requires.
     let scaled = ((bytes as f64 * scale / 4096.0).round() as u64).saturating_mul(4096);
     let is_large = bytes == SIZES[2].1;
@@ -76,7 +76,7 @@ fn tree(bytes: u64, scale: f64) -> Result<Shape> {
         scale: if scale > 0.0 && scale.is_finite() { 1.0 } else { scale },
         ..ShapeOptions::default()
     };
-    Shape::new(Kind::Flat, &options)
+    TreeShape::new(ShapeKind::Flat, &options)
 }
 
 /// Formats a file size like the document.
@@ -89,12 +89,12 @@ pub(crate) fn size_label(bytes: u64) -> String {
 }
 
 /// Returns the parts that vary one parameter, over medium files.
-fn more_parts(medium: &Shape) -> Vec<Part> {
-    let part = |name: &str, group: &str, label: &str, settings| Part {
+fn more_parts(medium: &TreeShape) -> Vec<StudyPart> {
+    let part = |name: &str, group: &str, label: &str, settings| StudyPart {
         name: name.to_owned(),
         group: group.to_owned(),
         label: label.to_owned(),
-        work: Work::Copy(medium.clone()),
+        work: PartWork::Copy(medium.clone()),
         settings,
     };
     let mut parts = vec![part("fallocate", "fallocate", "medium files", fallocate())];
@@ -112,21 +112,21 @@ pub(crate) fn blocking_id(mode: &str) -> String {
     format!("sync/{mode}")
 }
 
-fn matrix() -> Vec<Setting> {
-    let mut settings = vec![Setting::gnu()];
+fn matrix() -> Vec<StudySetting> {
+    let mut settings = vec![StudySetting::gnu()];
     for (mode, option) in MODES {
         let words = format!("--engine=sync {BLOCK} {option}");
         let label = format!("sync, {mode}");
-        settings.push(Setting::haul(&blocking_id(mode), Role::Sync, &words).called(&label));
+        settings.push(StudySetting::haul(&blocking_id(mode), Role::Sync, &words).called(&label));
         for ops in OPS {
             settings.extend(ENGINES.map(|(engine, role, words)| {
                 let words = format!("{words} --ops={ops} {BLOCK} {option}");
-                Setting::haul(&id(engine, ops, mode), role, &words)
+                StudySetting::haul(&id(engine, ops, mode), role, &words)
                     .called(&format!("{engine}, {ops}, {mode}"))
             }));
         }
     }
-    settings.push(Setting::auto());
+    settings.push(StudySetting::auto());
     settings
 }
 
@@ -141,13 +141,13 @@ pub(crate) const ALLOCATING: [(&str, Role, &str); 3] = [
 pub(crate) const ALLOCATION: [(&str, &str); 2] =
     [("without", "--no-fallocate"), ("fallocate", "--fallocate")];
 
-fn fallocate() -> Vec<Setting> {
-    let mut settings = vec![Setting::gnu()];
+fn fallocate() -> Vec<StudySetting> {
+    let mut settings = vec![StudySetting::gnu()];
     for (mode, option) in MODES {
         for (engine, role, words) in ALLOCATING {
             settings.extend(ALLOCATION.map(|(which, allocation)| {
                 let words = format!("{words} {allocation} {BLOCK} {option}");
-                Setting::haul(&id(engine, which, mode), role, &words)
+                StudySetting::haul(&id(engine, which, mode), role, &words)
                     .called(&format!("{engine}, {which}, {mode}"))
             }));
         }
@@ -159,17 +159,17 @@ pub(crate) fn depth_id(engine: &str, depth: u32) -> String {
     format!("{engine}/{depth}")
 }
 
-fn sweep(option: &str) -> Vec<Setting> {
-    let mut settings = vec![Setting::gnu()];
+fn sweep(option: &str) -> Vec<StudySetting> {
+    let mut settings = vec![StudySetting::gnu()];
     for (engine, role, words) in [ENGINES[0], ENGINES[1]] {
         settings.extend(DEPTHS.map(|depth| {
             let flight = format!("-j 1 --queue-depth={depth} --look-ahead={depth}");
             let words = format!("{words} --ops=single {flight} {BLOCK} {option}");
-            let setting = Setting::haul(&depth_id(engine, depth), role, &words);
-            Setting { x: Some(depth.into()), ..setting.called(&format!("{engine}, depth {depth}")) }
+            let setting = StudySetting::haul(&depth_id(engine, depth), role, &words);
+            StudySetting { x: Some(depth.into()), ..setting.called(&format!("{engine}, depth {depth}")) }
         }));
     }
-    settings.push(Setting::auto());
+    settings.push(StudySetting::auto());
     settings
 }
 
@@ -177,11 +177,11 @@ fn sweep(option: &str) -> Vec<Setting> {
 mod tests {
     use super::*;
 
-    fn shape(study: &Study, name: &str) -> Shape {
+    fn shape(study: &Study, name: &str) -> TreeShape {
         let part = study.parts.iter().find(|part| part.name == name).unwrap();
         match &part.work {
-            Work::Copy(shape) => shape.clone(),
-            Work::Rate { .. } | Work::Striped(_) => panic!("{part:?}"),
+            PartWork::Copy(shape) => shape.clone(),
+            PartWork::Rate { .. } | PartWork::Striped(_) => panic!("{part:?}"),
         }
     }
 

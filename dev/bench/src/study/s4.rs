@@ -7,13 +7,14 @@
 //! threads" is the document's number. The practical test was 5.7 GB of videos in 5 directories; the
 //! number of files is not given, so 10 are used here.
 
-use super::{AUTO, Ablate, Against, Name, Part, Role, Setting, Study, Unit, Work};
+use super::{AUTO, Ablate, Against, PartWork, Role, Study, StudyName, StudyPart, StudySetting, Unit};
 use crate::error::Result;
-use crate::names::Named;
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::names::ValueName;
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 
 /// Trees, in the document's order.
-pub(crate) const TREES: [Kind; 4] = [Kind::Broad, Kind::Fat, Kind::Deep, Kind::Practical];
+pub(crate) const TREES: [ShapeKind; 4] =
+    [ShapeKind::Broad, ShapeKind::Fat, ShapeKind::Deep, ShapeKind::Practical];
 
 /// ID of haul with the settings of the document's program.
 pub(crate) const AS_DCP: &str = "as-dcp";
@@ -33,32 +34,36 @@ pub(crate) const ABLATIONS: [(&str, &str, &str); 7] = [
 pub(crate) fn study(scale: f64, ablate: Ablate) -> Result<Study> {
     let mut parts = Vec::new();
     for kind in TREES {
-        let shape = Shape::new(kind, &ShapeOptions { scale, ..ShapeOptions::default() })?;
-        let part = |name: String, group: &str, settings| Part {
+        let shape = TreeShape::new(kind, &ShapeOptions { scale, ..ShapeOptions::default() })?;
+        let part = |name: String, group: &str, settings| StudyPart {
             name,
             group: group.to_owned(),
             label: kind.name(),
-            work: Work::Copy(shape.clone()),
+            work: PartWork::Copy(shape.clone()),
             settings,
         };
         parts.push(part(kind.name(), "against cp -r", programs()));
-        if ablate == Ablate::Yes && kind != Kind::Practical {
+        if ablate == Ablate::Yes && kind != ShapeKind::Practical {
             parts.push(part(format!("{}-ablated", kind.name()), "ablations", ablations()));
         }
     }
-    Ok(Study { name: Name::S4, unit: Unit::Seconds, rounds: 5, parts })
+    Ok(Study { name: StudyName::S4, unit: Unit::Seconds, rounds: 5, parts })
 }
 
-fn programs() -> Vec<Setting> {
+fn programs() -> Vec<StudySetting> {
     let dcp = "--engine=posix-aio --block-size=524288 --fallocate";
-    vec![Setting::gnu(), Setting::haul(AS_DCP, Role::PosixAio, dcp).called("haul, as dcp"), Setting::auto()]
+    vec![
+        StudySetting::gnu(),
+        StudySetting::haul(AS_DCP, Role::PosixAio, dcp).called("haul, as dcp"),
+        StudySetting::auto(),
+    ]
 }
 
-fn ablations() -> Vec<Setting> {
-    let whole = Setting { against: Against::Nobody, ..Setting::auto() };
+fn ablations() -> Vec<StudySetting> {
+    let whole = StudySetting { against: Against::Nobody, ..StudySetting::auto() };
     let ablated = ABLATIONS.map(|(id, label, option)| {
-        let setting = Setting::haul(id, Role::Ablation, option).called(label);
-        Setting { against: Against::WorseThan(AUTO), ..setting }
+        let setting = StudySetting::haul(id, Role::Ablation, option).called(label);
+        StudySetting { against: Against::WorseThan(AUTO), ..setting }
     });
     std::iter::once(whole).chain(ablated).collect()
 }
@@ -74,8 +79,8 @@ mod tests {
             .parts
             .iter()
             .map(|part| match &part.work {
-                Work::Copy(shape) => (shape.totals().files, shape.totals().bytes),
-                Work::Rate { .. } | Work::Striped(_) => panic!("{part:?}"),
+                PartWork::Copy(shape) => (shape.totals().files, shape.totals().bytes),
+                PartWork::Rate { .. } | PartWork::Striped(_) => panic!("{part:?}"),
             })
             .collect();
         let expected = [(1_687, 506_100_000), (3_783, 756_600_000), (7, 140_000_000), (10, 5_700_000_000)];

@@ -9,9 +9,9 @@
 //! installed. On another file system (`--mounts`) there are as many clients as mounts, and no
 //! ceiling is known.
 
-use super::{Against, CP, Directory, Name, Part, Role, Setting, Study, Unit, Work};
+use super::{Against, CP, FileDirectory, PartWork, Role, Study, StudyName, StudyPart, StudySetting, Unit};
 use crate::error::Result;
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 
 pub(crate) const CLIENTS: [u32; 5] = [1, 2, 4, 8, 16];
 
@@ -47,16 +47,16 @@ pub(crate) fn dcp_id(clients: u32) -> String {
 /// Builds the study; `dcp` says whether dcp takes part.
 pub(crate) fn study(scale: f64, dcp: bool) -> Result<Study> {
     let parts = WORKLOADS.iter().map(|(name, label, many, few)| {
-        Ok(Part {
+        Ok(StudyPart {
             name: (*name).to_owned(),
             group: "clients".to_owned(),
             label: (*label).to_owned(),
-            work: Work::Striped(source(scale, *many, *few)?),
+            work: PartWork::Striped(source(scale, *many, *few)?),
             settings: settings(dcp),
         })
     });
     Ok(Study {
-        name: Name::S5,
+        name: StudyName::S5,
         unit: Unit::MegabytesPerSecond,
         rounds: 2,
         parts: parts.collect::<Result<_>>()?,
@@ -70,12 +70,12 @@ pub(crate) fn keep_clients(study: &mut Study, clients: usize) {
     }
 }
 
-fn source(scale: f64, many: u64, few: u64) -> Result<Vec<Directory>> {
+fn source(scale: f64, many: u64, few: u64) -> Result<Vec<FileDirectory>> {
     let scaled = |value: f64, factor: f64| (value * factor).round().max(1.0) as u64;
     let root = scale.sqrt();
     let files = |name, count, size, stripes| {
         let options = ShapeOptions { files: Some(count), size: Some(size), ..ShapeOptions::default() };
-        Ok(Directory { name, shape: Shape::new(Kind::Large, &options)?, stripes })
+        Ok(FileDirectory { name, shape: TreeShape::new(ShapeKind::Large, &options)?, stripes })
     };
     let mut directories = Vec::new();
     if many > 0 {
@@ -87,16 +87,16 @@ fn source(scale: f64, many: u64, few: u64) -> Result<Vec<Directory>> {
     Ok(directories)
 }
 
-fn settings(dcp: bool) -> Vec<Setting> {
-    let by = |id: String, role, program: &str, clients: u32| Setting {
+fn settings(dcp: bool) -> Vec<StudySetting> {
+    let by = |id: String, role, program: &str, clients: u32| StudySetting {
         x: Some(f64::from(clients)),
         against: Against::BetterThan(CP),
-        ..Setting::haul(&id, role, &format!("{program} -n {clients}"))
+        ..StudySetting::haul(&id, role, &format!("{program} -n {clients}"))
             .called(&format!("{program}, {clients}"))
     };
     let haul = CLIENTS.iter().map(|count| by(haul_id(*count), Role::Auto, "haul", *count));
     let rivals = CLIENTS.iter().filter(|_| dcp).map(|count| by(dcp_id(*count), Role::Rival, "dcp", *count));
-    std::iter::once(Setting::gnu()).chain(haul).chain(rivals).collect()
+    std::iter::once(StudySetting::gnu()).chain(haul).chain(rivals).collect()
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
 
     fn totals(scale: f64) -> Vec<(u64, u64)> {
         let study = study(scale, false).unwrap();
-        let totals = |part: &Part| (part.work.totals().files, part.work.totals().bytes);
+        let totals = |part: &StudyPart| (part.work.totals().files, part.work.totals().bytes);
         study.parts.iter().map(totals).collect()
     }
 

@@ -11,7 +11,7 @@ use walkdir::{DirEntry, WalkDir};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::programs;
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 use crate::trees;
 
 use super::races::Material;
@@ -28,7 +28,7 @@ const SYSTEM: [&str; 2] = ["/usr/share", "/usr/lib"];
 pub(crate) struct Makings {
     /// Size of the data, relative to its default.
     pub(crate) scale: f64,
-    pub(crate) many: Shape,
+    pub(crate) many: TreeShape,
     pub(crate) share: PathBuf,
 }
 
@@ -37,14 +37,14 @@ impl Makings {
         if !(scale.is_finite() && scale > 0.0) {
             return Err(Error::Refused("--scale must be greater than 0".to_owned()));
         }
-        let many = Shape::new(Kind::Many, &ShapeOptions { scale, ..ShapeOptions::default() })?;
+        let many = TreeShape::new(ShapeKind::Many, &ShapeOptions { scale, ..ShapeOptions::default() })?;
         Ok(Self { scale, many, share: share.to_owned() })
     }
 }
 
 /// Makes a material as the directory `place`, which must not exist yet.
 pub(crate) fn make(material: Material, makings: &Makings, place: &Path, interrupt: &Interrupt) -> Result<()> {
-    let beside = place.with_extension("beside");
+    let tree = place.with_extension("beside");
     match material {
         Material::Data => {
             fs::create_dir(place).map_err(Error::doing("create", place))?;
@@ -59,9 +59,9 @@ pub(crate) fn make(material: Material, makings: &Makings, place: &Path, interrup
             copy(&place.join("one"), &place.join("other"), interrupt)
         }
         Material::ManyArchive => {
-            trees::make(&makings.many, SEED, &beside, interrupt)?;
-            archive(&beside, place, interrupt)?;
-            fs::remove_dir_all(&beside).map_err(Error::doing("remove", &beside))
+            trees::make(&makings.many, SEED, &tree, interrupt)?;
+            archive(&tree, place, interrupt)?;
+            fs::remove_dir_all(&tree).map_err(Error::doing("remove", &tree))
         }
         Material::ShareArchive => archive(&makings.share, place, interrupt),
     }

@@ -1,8 +1,9 @@
 //! Implements `haul-bench tools`: races haul's other tools against the programs people use instead.
 //!
-//! Each material gets its own [`Ground`]. A race on it is a series of paired runs: in every round,
-//! all participants run in turn, over the same files in the same cache state, into a freshly made
-//! file system. A time counts only if the result was verified. The aim is shown beside the ratio.
+//! Each material gets its own [`ImageGround`]. A race on it is a series of paired runs: in every
+//! round, all participants run in turn, over the same files in the same cache state, into a freshly
+//! made file system. A time counts only if the result was verified. The aim is shown next to the
+//! ratio.
 
 mod material;
 mod races;
@@ -17,12 +18,12 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::candidates;
-use crate::compare::{Verdict, check_machine};
+use crate::compare::{CompareVerdict, check_machine};
 use crate::error::{Error, Result};
-use crate::ground::{Ground, Layout, Sides, Workload};
+use crate::ground::{ImageGround, ImageLayout, Sides, Workload};
 use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::measure::measure;
 use crate::outfile::OutFile;
 use crate::programs;
@@ -30,14 +31,14 @@ use crate::statistics::Summary;
 use crate::verify::Digest;
 
 use material::Makings;
-use races::{Aim, RACES, Race, Runner, Tool};
+use races::{Aim, RACES, RacedTool, Runner, ToolRace};
 
 /// Options of `haul-bench tools`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ToolsOptions {
     /// Tools to race [default: all]
     #[arg(value_name = "TOOL", value_enum)]
-    tools: Vec<Tool>,
+    tools: Vec<RacedTool>,
     /// Races to run [default: all of the tools'; a wrong name is answered with all names]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
@@ -69,14 +70,14 @@ pub(crate) struct ToolsOptions {
 }
 
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct RaceOutcome {
     race: &'static str,
-    runners: Vec<Ran>,
+    runners: Vec<RunnerResult>,
     aims: Vec<Reached>,
 }
 
 #[derive(Debug, Serialize)]
-struct Ran {
+struct RunnerResult {
     name: &'static str,
     seconds: Vec<f64>,
     failure: Option<String>,
@@ -91,10 +92,10 @@ struct Reached {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
+struct ToolsReport {
+    machine: MachineFacts,
     rounds: u32,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<RaceOutcome>,
 }
 
 /// Races the tools, writing the table to `output` and progress to `progress`.
@@ -103,24 +104,25 @@ pub(crate) fn run(
     output: &mut dyn Write,
     progress: &mut dyn Write,
     interrupt: &Interrupt,
-) -> Result<Verdict> {
+) -> Result<CompareVerdict> {
     let chosen = chosen(options)?;
     check_machine(LAYOUT)?;
     let makings = Makings::new(options.scale, &options.tree)?;
     let haul = candidates::haul_binary(options.haul.as_deref())?;
     let json = OutFile::create(options.json.as_deref())?;
-    let report = Report { machine: Machine::look(), rounds: options.rounds, outcomes: Vec::new() };
+    let report = ToolsReport { machine: MachineFacts::look(), rounds: options.rounds, outcomes: Vec::new() };
     let mut match_day = MatchDay { options, haul, makings, report, output, progress, interrupt };
-    match_day.tell_head()?;
+    match_day.print_head()?;
     let raced = match_day.races(&chosen).and_then(|()| match_day.ranks());
     json.write_json(&match_day.report)?;
     raced.map(|()| match_day.verdict())
 }
 
-const LAYOUT: Layout = Layout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
+const LAYOUT: ImageLayout =
+    ImageLayout { source: FileSystem::Ext4, target: FileSystem::Ext4, sides: Sides::Two };
 
 /// Returns the races asked for, grouped by material.
-fn chosen(options: &ToolsOptions) -> Result<Vec<&'static Race>> {
+fn chosen(options: &ToolsOptions) -> Result<Vec<&'static ToolRace>> {
     let names = || RACES.iter().map(|race| race.name).chain(ranks::NAMES);
     if let Some(unknown) = options.only.iter().find(|only| names().all(|name| name != *only)) {
         let known = names().collect::<Vec<_>>().join(", ");
@@ -132,7 +134,7 @@ fn chosen(options: &ToolsOptions) -> Result<Vec<&'static Race>> {
 }
 
 impl ToolsOptions {
-    fn wants(&self, tool: Tool, name: &str) -> bool {
+    fn wants(&self, tool: RacedTool, name: &str) -> bool {
         let by_tool = self.tools.is_empty() || self.tools.contains(&tool);
         by_tool && (self.only.is_empty() || self.only.iter().any(|only| only == name))
     }
@@ -142,23 +144,23 @@ struct MatchDay<'a> {
     options: &'a ToolsOptions,
     haul: PathBuf,
     makings: Makings,
-    report: Report,
+    report: ToolsReport,
     output: &'a mut dyn Write,
     progress: &'a mut dyn Write,
     interrupt: &'a Interrupt,
 }
 
 impl MatchDay<'_> {
-    fn races(&mut self, chosen: &[&'static Race]) -> Result<()> {
+    fn races(&mut self, chosen: &[&'static ToolRace]) -> Result<()> {
         chosen
             .chunk_by(|one, other| one.material == other.material)
             .try_for_each(|races| self.on_one_ground(races))
     }
 
     /// Runs the races over one material, and always removes its test bed.
-    fn on_one_ground(&mut self, races: &[&'static Race]) -> Result<()> {
+    fn on_one_ground(&mut self, races: &[&'static ToolRace]) -> Result<()> {
         let Some(material) = races.first().map(|race| race.material) else { return Ok(()) };
-        self.tell(&format!("{material:?}: making the images and what is raced over"))?;
+        self.log(&format!("{material:?}: making the images and what is raced over"))?;
         let made = tempfile::Builder::new().prefix("haul-bench-").tempdir_in(&self.options.work);
         let made = made.map_err(Error::doing("create a directory in", &self.options.work))?;
         let place = made.path().join("tree");
@@ -168,7 +170,7 @@ impl MatchDay<'_> {
         // The target also holds archives, and trees extracted from them.
         totals.files = totals.files.max(self.makings.many.totals().files);
         totals.bytes = totals.bytes.saturating_mul(3).saturating_add(totals.files.saturating_mul(1536));
-        let mut ground = Ground::new(&self.options.work, LAYOUT, totals)?;
+        let mut ground = ImageGround::new(&self.options.work, LAYOUT, totals)?;
         let expected = ground.prepare(&workload, self.interrupt);
         drop(made);
         let run = expected
@@ -176,7 +178,7 @@ impl MatchDay<'_> {
         Error::unless_left(run, ground.finish())
     }
 
-    fn race(&mut self, ground: &mut Ground, race: &'static Race, expected: Digest) -> Result<()> {
+    fn race(&mut self, ground: &mut ImageGround, race: &'static ToolRace, expected: Digest) -> Result<()> {
         let is_there =
             |runner: &&Runner| runner.program.is_none_or(|program| programs::find(program).is_ok());
         let runners = race.runners.iter().filter(is_there).map(|runner| (runner.name, runner));
@@ -194,22 +196,23 @@ impl MatchDay<'_> {
         aims: &[Aim],
         mut run_once: impl FnMut(&Self, &T) -> Result<std::result::Result<f64, String>>,
     ) -> Result<()> {
-        let mut ran: Vec<(T, Ran)> = participants.map(|(name, runner)| (runner, Ran::new(name))).collect();
+        let mut ran: Vec<(T, RunnerResult)> =
+            participants.map(|(name, runner)| (runner, RunnerResult::new(name))).collect();
         for round in 0..=self.options.rounds {
             for (runner, ran) in ran.iter_mut().filter(|(_, ran)| ran.failure.is_none()) {
                 let outcome = run_once(self, runner)?;
                 let shown = shown(&outcome);
-                self.tell(&format!("{race} {round}/{} {}: {shown}", self.options.rounds, ran.name))?;
+                self.log(&format!("{race} {round}/{} {}: {shown}", self.options.rounds, ran.name))?;
                 ran.note(round, outcome);
             }
         }
-        self.conclude(race, ran.into_iter().map(|(_, ran)| ran).collect(), aims)
+        self.finish_race(race, ran.into_iter().map(|(_, ran)| ran).collect(), aims)
     }
 
     /// Runs one participant once; returns its seconds, or why there are none.
     fn run_once(
         &self,
-        ground: &Ground,
+        ground: &ImageGround,
         runner: &Runner,
         check: &str,
     ) -> Result<std::result::Result<f64, String>> {
@@ -228,47 +231,52 @@ impl MatchDay<'_> {
         })
     }
 
-    fn shell(&self, ground: &Ground, line: &str) -> Command {
+    fn shell(&self, ground: &ImageGround, line: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", line]).env("S", ground.source_tree()).env("T", ground.target_top());
         command.env("HAUL", &self.haul).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
-    fn conclude(&mut self, race: &'static str, runners: Vec<Ran>, aims: &[Aim]) -> Result<()> {
-        let haul = runners.first().and_then(Ran::median);
+    fn finish_race(&mut self, race: &'static str, runners: Vec<RunnerResult>, aims: &[Aim]) -> Result<()> {
+        let haul = runners.first().and_then(RunnerResult::median);
         let reached = |aim: &Aim| {
-            let theirs = runners.iter().find(|ran| ran.name == aim.than).and_then(Ran::median);
+            let theirs = runners.iter().find(|ran| ran.name == aim.than).and_then(RunnerResult::median);
             Reached {
                 than: aim.than,
                 aim: aim.times,
                 ratio: theirs.zip(haul).map(|(theirs, haul)| theirs / haul),
             }
         };
-        let outcome = Outcome { race, aims: aims.iter().map(reached).collect(), runners };
+        let outcome = RaceOutcome { race, aims: aims.iter().map(reached).collect(), runners };
         let lines = lines(&outcome);
         self.report.outcomes.push(outcome);
         write!(self.output, "{lines}").map_err(Error::no_output)
     }
 
-    fn tell_head(&mut self) -> Result<()> {
+    fn print_head(&mut self) -> Result<()> {
         let head =
             "| race | who | seconds | min–max | their time / haul's | aim |\n|---|---|---:|---:|---:|---:|\n";
         write!(self.output, "{head}").map_err(Error::no_output)
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn log(&mut self, line: &str) -> Result<()> {
         writeln!(self.progress, "{line}").map_err(Error::no_output)
     }
 
-    /// Returns [`Verdict::HaulFailed`] if haul failed in any race.
-    fn verdict(&self) -> Verdict {
-        let failed = |outcome: &Outcome| outcome.runners.first().is_none_or(|haul| haul.failure.is_some());
-        if self.report.outcomes.iter().any(failed) { Verdict::HaulFailed } else { Verdict::Good }
+    /// Returns [`CompareVerdict::HaulFailed`] if haul failed in any race.
+    fn verdict(&self) -> CompareVerdict {
+        let failed =
+            |outcome: &RaceOutcome| outcome.runners.first().is_none_or(|haul| haul.failure.is_some());
+        if self.report.outcomes.iter().any(failed) {
+            CompareVerdict::HaulFailed
+        } else {
+            CompareVerdict::Good
+        }
     }
 }
 
-impl Ran {
+impl RunnerResult {
     fn new(name: &'static str) -> Self {
         Self { name, seconds: Vec::new(), failure: None }
     }
@@ -298,9 +306,9 @@ fn shown(outcome: &std::result::Result<f64, String>) -> String {
     }
 }
 
-fn lines(outcome: &Outcome) -> String {
-    let haul = outcome.runners.first().and_then(Ran::median);
-    let line = |ran: &Ran| {
+fn lines(outcome: &RaceOutcome) -> String {
+    let haul = outcome.runners.first().and_then(RunnerResult::median);
+    let line = |ran: &RunnerResult| {
         let aim = outcome.aims.iter().find(|aim| aim.than == ran.name);
         let aim = aim.map_or_else(String::new, |aim| format!("{:.2}", aim.aim));
         let figures = match (ran.summary(), haul) {
@@ -318,10 +326,10 @@ fn lines(outcome: &Outcome) -> String {
     outcome.runners.iter().map(line).collect()
 }
 
-/// Finds another program of haul's, beside its binary or in PATH.
-fn beside(haul: &Path, name: &str) -> Result<PathBuf> {
-    let beside = haul.with_file_name(name);
-    if programs::is_executable(&beside) { Ok(beside) } else { programs::find(name) }
+/// Finds another program of haul's, next to its binary or in PATH.
+fn companion(haul: &Path, name: &str) -> Result<PathBuf> {
+    let adjacent = haul.with_file_name(name);
+    if programs::is_executable(&adjacent) { Ok(adjacent) } else { programs::find(name) }
 }
 
 #[cfg(test)]
@@ -330,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_table_has_ratios_and_aims() {
-        let ran = |name, seconds: &[f64], failure: Option<&str>| Ran {
+        let ran = |name, seconds: &[f64], failure: Option<&str>| RunnerResult {
             name,
             seconds: seconds.to_vec(),
             failure: failure.map(str::to_owned),
@@ -341,7 +349,7 @@ mod tests {
             ran("bsdtar", &[1.0], Some("wrong result")),
         ];
         let aims = vec![Reached { than: "GNU tar", aim: 1.5, ratio: Some(3.0) }];
-        let text = lines(&Outcome { race: "r", runners, aims });
+        let text = lines(&RaceOutcome { race: "r", runners, aims });
         assert_eq!(
             text,
             "| r | haul | 2.000 | 1.000–3.000 | 1.00 |  |\n| r | GNU tar | 6.000 | 6.000–6.000 | 3.00 | 1.50 |\n\

@@ -40,7 +40,7 @@ pub(crate) struct Aim {
 
 /// Tools that can be raced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Tool {
+pub(crate) enum RacedTool {
     /// Compression
     Bzip2,
     /// Archives
@@ -54,9 +54,9 @@ pub(crate) enum Tool {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Race {
+pub(crate) struct ToolRace {
     pub(crate) name: &'static str,
-    pub(crate) tool: Tool,
+    pub(crate) tool: RacedTool,
     pub(crate) material: Material,
     pub(crate) cache: CacheState,
     /// Participants; haul comes first.
@@ -137,44 +137,44 @@ const IS_EQUAL: &str = r#"! test -s "$T/out""#;
 const SEARCH_AIMS: &[Aim] = &[aim("GNU grep", 2.0), aim("ripgrep", 1.0 / 1.1)];
 
 const fn race(
-    (name, tool): (&'static str, Tool),
+    (name, tool): (&'static str, RacedTool),
     (material, cache): (Material, CacheState),
     (runners, check): (&'static [Runner], &'static str),
     aims: &'static [Aim],
-) -> Race {
-    Race { name, tool, material, cache, runners, check, aims }
+) -> ToolRace {
+    ToolRace { name, tool, material, cache, runners, check, aims }
 }
 
 /// All races except those of ranks.
-pub(crate) const RACES: &[Race] = {
+pub(crate) const RACES: &[ToolRace] = {
     use CacheState::{Cold, Warm};
     use Material::{Data, Many, ManyArchive, Share, ShareArchive, Twins};
     const COLD: &[Aim] = &[aim("GNU tar", 3.0)];
     const WARM: &[Aim] = &[aim("GNU tar", 1.5)];
     &[
         race(
-            ("bzip2-compress", Tool::Bzip2),
+            ("bzip2-compress", RacedTool::Bzip2),
             (Data, Warm),
             (COMPRESS, IS_COMPRESSED),
             &[aim("bzip2", 1.9), aim("lbzip2", 0.9)],
         ),
         race(
-            ("bzip2-decompress", Tool::Bzip2),
+            ("bzip2-decompress", RacedTool::Bzip2),
             (Data, Warm),
             (DECOMPRESS, IS_DECOMPRESSED),
             &[aim("bzip2", 1.8), aim("lbzip2", 0.85)],
         ),
-        race(("tar-create-many-cold", Tool::Tar), (Many, Cold), (CREATE, IS_ARCHIVE), COLD),
-        race(("tar-create-many-warm", Tool::Tar), (Many, Warm), (CREATE, IS_ARCHIVE), WARM),
-        race(("tar-create-share-cold", Tool::Tar), (Share, Cold), (CREATE, IS_ARCHIVE), COLD),
-        race(("tar-create-share-warm", Tool::Tar), (Share, Warm), (CREATE, IS_ARCHIVE), WARM),
-        race(("tar-extract-many-cold", Tool::Tar), (ManyArchive, Cold), (EXTRACT, IS_EXTRACTED), COLD),
-        race(("tar-extract-many-warm", Tool::Tar), (ManyArchive, Warm), (EXTRACT, IS_EXTRACTED), WARM),
-        race(("tar-extract-share-cold", Tool::Tar), (ShareArchive, Cold), (EXTRACT, IS_EXTRACTED), COLD),
-        race(("tar-extract-share-warm", Tool::Tar), (ShareArchive, Warm), (EXTRACT, IS_EXTRACTED), WARM),
-        race(("grep-cold", Tool::Grep), (Share, Cold), (SEARCH, IS_FOUND), SEARCH_AIMS),
-        race(("grep-warm", Tool::Grep), (Share, Warm), (SEARCH, IS_FOUND), &[aim("ripgrep", 1.0 / 1.1)]),
-        race(("cmp-cold", Tool::Cmp), (Twins, Cold), (COMPARE, IS_EQUAL), &[aim("diff -r", 3.0)]),
+        race(("tar-create-many-cold", RacedTool::Tar), (Many, Cold), (CREATE, IS_ARCHIVE), COLD),
+        race(("tar-create-many-warm", RacedTool::Tar), (Many, Warm), (CREATE, IS_ARCHIVE), WARM),
+        race(("tar-create-share-cold", RacedTool::Tar), (Share, Cold), (CREATE, IS_ARCHIVE), COLD),
+        race(("tar-create-share-warm", RacedTool::Tar), (Share, Warm), (CREATE, IS_ARCHIVE), WARM),
+        race(("tar-extract-many-cold", RacedTool::Tar), (ManyArchive, Cold), (EXTRACT, IS_EXTRACTED), COLD),
+        race(("tar-extract-many-warm", RacedTool::Tar), (ManyArchive, Warm), (EXTRACT, IS_EXTRACTED), WARM),
+        race(("tar-extract-share-cold", RacedTool::Tar), (ShareArchive, Cold), (EXTRACT, IS_EXTRACTED), COLD),
+        race(("tar-extract-share-warm", RacedTool::Tar), (ShareArchive, Warm), (EXTRACT, IS_EXTRACTED), WARM),
+        race(("grep-cold", RacedTool::Grep), (Share, Cold), (SEARCH, IS_FOUND), SEARCH_AIMS),
+        race(("grep-warm", RacedTool::Grep), (Share, Warm), (SEARCH, IS_FOUND), &[aim("ripgrep", 1.0 / 1.1)]),
+        race(("cmp-cold", RacedTool::Cmp), (Twins, Cold), (COMPARE, IS_EQUAL), &[aim("diff -r", 3.0)]),
     ]
 };
 

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::races::{Aim, Tool};
-use super::{MatchDay, beside};
+use super::races::{Aim, RacedTool};
+use super::{MatchDay, companion};
 use crate::error::{Error, Result};
 use crate::measure::measure;
 use crate::programs;
-use crate::run::striped::Ground;
-use crate::shapes::{Kind, Shape, ShapeOptions};
+use crate::run::striped::StripedGround;
+use crate::shapes::{ShapeKind, ShapeOptions, TreeShape};
 use crate::trees;
 
 const RANKS: u32 = 4;
@@ -41,7 +41,8 @@ pub(super) const NAMES: [&str; 3] = [RACES[0].0, RACES[1].0, RACES[2].0];
 
 impl MatchDay<'_> {
     pub(super) fn ranks(&mut self) -> Result<()> {
-        let wanted: Vec<_> = RACES.iter().filter(|(name, _)| self.options.wants(Tool::Ranks, name)).collect();
+        let wanted: Vec<_> =
+            RACES.iter().filter(|(name, _)| self.options.wants(RacedTool::Ranks, name)).collect();
         if wanted.is_empty() {
             return Ok(());
         }
@@ -50,17 +51,17 @@ impl MatchDay<'_> {
         }
         let standin = match &self.options.standin {
             Some(given) => given.canonicalize().map_err(Error::doing("find", given))?,
-            None => beside(&self.haul, "haul-standin")?,
+            None => companion(&self.haul, "haul-standin")?,
         };
         wanted.into_iter().try_for_each(|race| {
-            let ground = Ground::start(&standin)?;
+            let ground = StripedGround::start(&standin)?;
             let raced = self.rank_race(&ground, race);
             let ended = ground.end();
             raced.and(ended)
         })
     }
 
-    fn rank_race(&mut self, ground: &Ground, (name, words): &RankRace) -> Result<()> {
+    fn rank_race(&mut self, ground: &StripedGround, (name, words): &RankRace) -> Result<()> {
         let files = (FILES * self.makings.scale).ceil() as u64;
         let directories = files.div_ceil(FILES_IN_DIRECTORY);
         let options = ShapeOptions {
@@ -69,7 +70,7 @@ impl MatchDay<'_> {
             directories: Some(directories),
             ..ShapeOptions::default()
         };
-        let shape = Shape::new(Kind::Many, &options)?;
+        let shape = TreeShape::new(ShapeKind::Many, &options)?;
         self.in_turn(name, FEW_AND_MANY.into_iter(), AIMS, |day, ranks| {
             // Created anew for each run: leftovers of the previous run must not be there.
             ground.pace("off")?;
@@ -93,7 +94,7 @@ impl MatchDay<'_> {
     /// number of lines printed, or why there are none.
     fn run_ranks(
         &self,
-        ground: &Ground,
+        ground: &StripedGround,
         ranks: u32,
         words: &[&str],
     ) -> Result<std::result::Result<(f64, u64), String>> {
@@ -116,7 +117,7 @@ impl MatchDay<'_> {
 }
 
 /// Checks that a run produced the right result for `files` files; for a search, one line per file.
-fn made(ground: &Ground, race: &str, files: u64, lines: u64) -> std::result::Result<(), String> {
+fn made(ground: &StripedGround, race: &str, files: u64, lines: u64) -> std::result::Result<(), String> {
     let line = match race {
         "ranks-bzip2" => format!(
             "test $(find source -name '*.bz2' | wc -l) = {files} && find source -name '*.bz2' -exec bzip2 -t {{}} +"

@@ -10,10 +10,10 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::BLOCK_BYTES;
-use crate::layout::Layout;
-use crate::tree::{Body, Maker, Node, Object, Outcome, Tree, errno};
+use crate::layout::StripeLayout;
+use crate::tree::{BackedTree, BackingFile, Body, ErrnoResult, FileCreator, InodeRecord, errno};
 
-pub(super) fn layout(node: &Node) -> Option<Layout> {
+pub(super) fn layout(node: &InodeRecord) -> Option<StripeLayout> {
     match &node.body {
         Body::File { layout, .. } => layout.clone(),
         _ => None,
@@ -21,7 +21,7 @@ pub(super) fn layout(node: &Node) -> Option<Layout> {
 }
 
 /// Clears the set-ID bits and capabilities, like a write by an unprivileged user.
-pub(super) fn drop_privileges(node: &mut Node) {
+pub(super) fn drop_privileges(node: &mut InodeRecord) {
     node.mode &= !libc::S_ISUID;
     if node.mode & libc::S_IXGRP != 0 {
         node.mode &= !libc::S_ISGID;
@@ -29,7 +29,7 @@ pub(super) fn drop_privileges(node: &mut Node) {
     node.xattrs.remove(OsStr::new("security.capability"));
 }
 
-pub(super) fn attributes(tree: &Tree, number: u64) -> Outcome<FileAttr> {
+pub(super) fn attributes(tree: &BackedTree, number: u64) -> ErrnoResult<FileAttr> {
     let node = tree.node(number)?;
     Ok(FileAttr {
         ino: INodeNo(number),
@@ -69,11 +69,11 @@ pub(super) fn time(wanted: TimeOrNow) -> SystemTime {
     }
 }
 
-pub(super) fn maker(request: &Request, mode: u32) -> Maker {
-    Maker { user: request.uid(), group: request.gid(), mode, device: 0 }
+pub(super) fn maker(request: &Request, mode: u32) -> FileCreator {
+    FileCreator { user: request.uid(), group: request.gid(), mode, device: 0 }
 }
 
-pub(super) fn truncate(tree: &mut Tree, number: u64, size: u64) -> Outcome<()> {
+pub(super) fn truncate(tree: &mut BackedTree, number: u64, size: u64) -> ErrnoResult<()> {
     if size > 0 {
         tree.lay_out(number, None, 0..1)?;
     }
@@ -88,7 +88,7 @@ pub(super) fn truncate(tree: &mut Tree, number: u64, size: u64) -> Outcome<()> {
 
 /// Implements `SEEK_DATA` and `SEEK_HOLE`. An object may be shorter than its file; the file then
 /// ends in a hole.
-pub(super) fn seek(tree: &mut Tree, number: u64, offset: i64, whence: i32) -> Outcome<i64> {
+pub(super) fn seek(tree: &mut BackedTree, number: u64, offset: i64, whence: i32) -> ErrnoResult<i64> {
     let object = tree.object(number, false)?;
     let size = tree.node(number)?.size;
     let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
@@ -109,7 +109,7 @@ pub(super) fn seek(tree: &mut Tree, number: u64, offset: i64, whence: i32) -> Ou
 }
 
 /// Reads from an object; `bytes` past its end stay zero.
-pub(super) fn read_zeros_beyond(object: &Object, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+pub(super) fn read_zeros_beyond(object: &BackingFile, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match object.read_at(&mut bytes[done..], offset + done as u64)? {

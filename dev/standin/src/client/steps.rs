@@ -9,17 +9,17 @@ use fuser::{Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry};
 use rustix::io::Errno;
 
 use super::nodes::{attributes, drop_privileges, layout};
-use super::{About, Client, told};
-use crate::layout::Layout;
-use crate::statistics::Kind;
-use crate::tree::{Node, Object, Outcome, Tree};
+use super::{About, MountClient, to_fuse};
+use crate::layout::StripeLayout;
+use crate::statistics::RequestKind;
+use crate::tree::{BackedTree, BackingFile, ErrnoResult, InodeRecord};
 
-impl Client {
-    pub(super) fn check(&self, tree: &Tree, operation: &str, about: About<'_>) -> Outcome<()> {
+impl MountClient {
+    pub(super) fn check(&self, tree: &BackedTree, operation: &str, about: About<'_>) -> ErrnoResult<()> {
         self.model.faults.check(self.budget.number, operation, || match about {
             About::Name(name) => Cow::Borrowed(name.as_bytes()),
             About::Node(number) => {
-                let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
+                let name = |node: &InodeRecord| Cow::Owned(node.first_name.as_bytes().to_owned());
                 tree.node(number.0).map(name).unwrap_or_default()
             }
         })
@@ -28,54 +28,54 @@ impl Client {
     /// True if a byte of a write to the file is to be stored wrong.
     pub(super) fn flips(&self, number: INodeNo) -> bool {
         let tree = self.model.tree();
-        let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
+        let name = |node: &InodeRecord| Cow::Owned(node.first_name.as_bytes().to_owned());
         self.model.faults.flips(self.budget.number, || tree.node(number.0).map(name).unwrap_or_default())
     }
 
     /// True if the file is to be opened without offsets.
-    pub(super) fn refuses_offsets(&self, tree: &Tree, number: INodeNo) -> bool {
-        let name = |node: &Node| Cow::Owned(node.first_name.as_bytes().to_owned());
+    pub(super) fn refuses_offsets(&self, tree: &BackedTree, number: INodeNo) -> bool {
+        let name = |node: &InodeRecord| Cow::Owned(node.first_name.as_bytes().to_owned());
         let faults = &self.model.faults;
         faults.refuses_offsets(self.budget.number, || tree.node(number.0).map(name).unwrap_or_default())
     }
 
     pub(super) fn entry(
         &self,
-        what: (Kind, &OsStr),
+        what: (RequestKind, &OsStr),
         reply: ReplyEntry,
-        act: impl FnOnce(&mut Tree) -> Outcome<u64>,
+        act: impl FnOnce(&mut BackedTree) -> ErrnoResult<u64>,
     ) {
         let cache_time = self.model.settings.cache_time;
-        let act = |tree: &mut Tree| act(tree).and_then(|number| attributes(tree, number));
+        let act = |tree: &mut BackedTree| act(tree).and_then(|number| attributes(tree, number));
         self.operate((what.0, About::Name(what.1)), reply, act, move |reply, outcome| match outcome {
             Ok(attributes) => reply.entry(&cache_time, &attributes, Generation(0)),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
     pub(super) fn empty(
         &self,
-        what: (Kind, About<'_>),
+        what: (RequestKind, About<'_>),
         reply: ReplyEmpty,
-        act: impl FnOnce(&mut Tree) -> Outcome<()>,
+        act: impl FnOnce(&mut BackedTree) -> ErrnoResult<()>,
     ) {
         self.operate(what, reply, act, |reply, outcome| match outcome {
             Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
     pub(super) fn attr(
         &self,
-        (kind, number): (Kind, INodeNo),
+        (kind, number): (RequestKind, INodeNo),
         reply: ReplyAttr,
-        act: impl FnOnce(&mut Tree) -> Outcome<()>,
+        act: impl FnOnce(&mut BackedTree) -> ErrnoResult<()>,
     ) {
         let cache_time = self.model.settings.cache_time;
-        let act = |tree: &mut Tree| act(tree).and_then(|()| attributes(tree, number.0));
+        let act = |tree: &mut BackedTree| act(tree).and_then(|()| attributes(tree, number.0));
         self.operate((kind, About::Node(number)), reply, act, move |reply, outcome| match outcome {
             Ok(attributes) => reply.attr(&cache_time, &attributes),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 
@@ -83,7 +83,7 @@ impl Client {
         &self,
         number: u64,
         range: Range<u64>,
-    ) -> Outcome<(Option<Object>, Option<Layout>)> {
+    ) -> ErrnoResult<(Option<BackingFile>, Option<StripeLayout>)> {
         let mut tree = self.model.tree();
         self.check(&tree, "write", About::Node(INodeNo(number)))?;
         if layout(tree.node(number)?).is_none() {
@@ -100,7 +100,7 @@ impl Client {
         &self,
         number: u64,
         range: &mut Range<u64>,
-    ) -> Outcome<(Option<Object>, Option<Layout>)> {
+    ) -> ErrnoResult<(Option<BackingFile>, Option<StripeLayout>)> {
         let mut tree = self.model.tree();
         self.check(&tree, "read", About::Node(INodeNo(number)))?;
         let object = tree.object(number, false)?;
@@ -110,7 +110,7 @@ impl Client {
         Ok((object, layout(node)))
     }
 
-    pub(super) fn end_write(&self, number: u64, end: u64, kills: bool) -> Outcome<()> {
+    pub(super) fn end_write(&self, number: u64, end: u64, kills: bool) -> ErrnoResult<()> {
         let mut tree = self.model.tree();
         let node = tree.node_mut(number)?;
         node.size = node.size.max(end);
@@ -122,11 +122,12 @@ impl Client {
     }
 
     pub(super) fn drain(&self, number: INodeNo, reply: ReplyEmpty) {
-        let at = self.budget.drained(&self.model).max(self.budget.operate(&self.model, Kind::Synchronize));
-        let outcome = self.check(&self.model.tree(), Kind::Synchronize.name(), About::Node(number));
+        let at =
+            self.budget.drained(&self.model).max(self.budget.operate(&self.model, RequestKind::Synchronize));
+        let outcome = self.check(&self.model.tree(), RequestKind::Synchronize.name(), About::Node(number));
         self.model.timer.at(at, move || match outcome {
             Ok(()) => reply.ok(),
-            Err(errno) => reply.error(told(errno)),
+            Err(errno) => reply.error(to_fuse(errno)),
         });
     }
 }

@@ -13,14 +13,14 @@ use seccompiler::{
 
 /// System calls that fail without being made.
 #[derive(Clone, Debug)]
-pub(super) struct Refused {
+pub(super) struct RefusedCalls {
     pub(super) calls: Vec<i64>,
     /// Argument number, from 0, and the bits that must all be set in it.
     pub(super) with_bits: Option<(u8, u32)>,
     pub(super) error: i32,
 }
 
-impl Refused {
+impl RefusedCalls {
     fn filter(&self) -> io::Result<BpfProgram> {
         let condition = |(argument, bits): (u8, u32)| {
             let bits = u64::from(bits);
@@ -40,8 +40,8 @@ impl Refused {
 
 /// Starts the command from a thread that installs the filters on itself. The new process
 /// inherits them.
-pub(super) fn spawn_refused(command: &mut Command, refused: &[Refused]) -> io::Result<Child> {
-    let filters: Vec<BpfProgram> = refused.iter().map(Refused::filter).collect::<io::Result<_>>()?;
+pub(super) fn spawn_refused(command: &mut Command, refused: &[RefusedCalls]) -> io::Result<Child> {
+    let filters: Vec<BpfProgram> = refused.iter().map(RefusedCalls::filter).collect::<io::Result<_>>()?;
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             for filter in &filters {

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Dist, VERSION};
-use crate::install::{Layout, lay_out, put};
-use crate::steps::{Failure, is_installed, output_of, run, say, workspace};
+use crate::install::{InstallLayout, lay_out, put};
+use crate::steps::{StepFailure, is_installed, output_of, run, say, workspace};
 
 /// Makes each kind of package whose tools are installed.
-pub(super) fn packages(dist: &Dist, binary: &Path) -> Result<(), Failure> {
+pub(super) fn packages(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
     if is_installed("dpkg-deb") {
         haul_deb(dist, binary)?;
         haul_cp_deb(dist)?;
@@ -23,19 +23,19 @@ pub(super) fn packages(dist: &Dist, binary: &Path) -> Result<(), Failure> {
     }
 }
 
-fn recipe(name: &str) -> Result<String, Failure> {
+fn recipe(name: &str) -> Result<String, StepFailure> {
     Ok(fs_err::read_to_string(workspace().join("packaging").join(name))?)
 }
 
-fn haul_deb(dist: &Dist, binary: &Path) -> Result<(), Failure> {
+fn haul_deb(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
     let stage = dist.stage(&dist.target.join("dist-work"), "deb-haul")?;
-    let layout = Layout { zsh: "share/zsh/vendor-completions", is_compressed: true };
+    let layout = InstallLayout { zsh: "share/zsh/vendor-completions", is_compressed: true };
     lay_out(binary, &stage.join("usr"), &layout)?;
     let control = recipe("debian/haul.control")?.replace("@GLIBC@", &glibc_of(binary)?);
     deb(dist, &stage, "haul", &control)
 }
 
-fn haul_cp_deb(dist: &Dist) -> Result<(), Failure> {
+fn haul_cp_deb(dist: &Dist) -> Result<(), StepFailure> {
     let stage = dist.stage(&dist.target.join("dist-work"), "deb-haul-cp")?;
     for script in ["postinst", "prerm"] {
         let text = recipe(&format!("debian/haul-cp.{script}"))?;
@@ -46,7 +46,7 @@ fn haul_cp_deb(dist: &Dist) -> Result<(), Failure> {
 }
 
 /// Adds what every package has, and builds it.
-fn deb(dist: &Dist, stage: &Path, package: &str, control: &str) -> Result<(), Failure> {
+fn deb(dist: &Dist, stage: &Path, package: &str, control: &str) -> Result<(), StepFailure> {
     let documents = stage.join("usr/share/doc").join(package);
     let licence = fs_err::read_to_string(workspace().join("LICENSE-MIT"))?;
     let lines = licence.lines().map(|line| if line.is_empty() { " .".into() } else { format!(" {line}") });
@@ -82,21 +82,21 @@ fn deb(dist: &Dist, stage: &Path, package: &str, control: &str) -> Result<(), Fa
 }
 
 /// Returns the oldest glibc that has all symbols the program needs.
-fn glibc_of(binary: &Path) -> Result<String, Failure> {
+fn glibc_of(binary: &Path) -> Result<String, StepFailure> {
     let text = output_of(Command::new("objdump").arg("-T").arg(binary))?;
     let text = String::from_utf8_lossy(&text);
     let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
         let version = rest.split(|letter: char| letter != '.' && !letter.is_ascii_digit()).next()?;
         version.split('.').map(|part| part.parse::<u32>().ok()).collect::<Option<Vec<_>>>()
     });
-    let newest = versions.max().ok_or_else(|| Failure("the program needs no glibc".to_owned()))?;
+    let newest = versions.max().ok_or_else(|| StepFailure("the program needs no glibc".to_owned()))?;
     Ok(newest.iter().map(u32::to_string).collect::<Vec<_>>().join("."))
 }
 
-fn rpm(dist: &Dist, binary: &Path) -> Result<(), Failure> {
+fn rpm(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
     let top = dist.stage(&dist.target.join("dist-work"), "rpm")?;
     let stage = top.join("stage");
-    let layout = Layout { zsh: "share/zsh/site-functions", is_compressed: true };
+    let layout = InstallLayout { zsh: "share/zsh/site-functions", is_compressed: true };
     lay_out(binary, &stage.join("usr"), &layout)?;
     for (file, folder) in [
         ("README.md", "doc"),

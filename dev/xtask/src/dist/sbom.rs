@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::VERSION;
-use crate::steps::{Failure, cargo, output_of};
+use crate::steps::{StepFailure, cargo, output_of};
 
 /// Returns the packages that are linked into the program, and what each depends on.
-pub(super) fn sbom(epoch: &str) -> Result<String, Failure> {
+pub(super) fn sbom(epoch: &str) -> Result<String, StepFailure> {
     let words = ["metadata", "--locked", "--format-version", "1", "--filter-platform", super::STATIC[0].1];
-    let wrong = |error: serde_json::Error| Failure(format!("cargo metadata: {error}"));
+    let wrong = |error: serde_json::Error| StepFailure(format!("cargo metadata: {error}"));
     let metadata: Value = serde_json::from_slice(&output_of(&mut cargo(&words))?).map_err(wrong)?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let id_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -26,7 +26,7 @@ pub(super) fn sbom(epoch: &str) -> Result<String, Failure> {
         })
         .collect();
     let root = packages.iter().find(|(_, package)| package["name"] == "haul-cli").map(|(id, _)| id.clone());
-    let root = root.ok_or_else(|| Failure("cargo metadata lists no haul-cli".to_owned()))?;
+    let root = root.ok_or_else(|| StepFailure("cargo metadata lists no haul-cli".to_owned()))?;
     let (mut linked, mut queue) = (BTreeSet::new(), vec![root.clone()]);
     while let Some(id) = queue.pop() {
         if linked.insert(id.clone()) {

@@ -5,12 +5,12 @@
 //! completion follows, unless only the words are valid. It doesn't depend on bash-completion, and
 //! handles `=` as a separate word, because bash splits the command line there.
 
-use super::definitions::{Argument, Command, Names, Place, names, places, programs};
+use super::definitions::{Argument, CommandDefinition, CommandPath, FileCompletion, names, places, programs};
 use super::inserted;
 
-pub(super) fn completion(commands: &[Command]) -> String {
+pub(super) fn completion(commands: &[CommandDefinition]) -> String {
     let places = places(commands);
-    let of_each = |write: fn(&Place<'_>) -> String| places.iter().map(write).collect::<String>();
+    let of_each = |write: fn(&CommandPath<'_>) -> String| places.iter().map(write).collect::<String>();
     let top = |words: String| format!("            haul) words='{words}' ;;\n");
     let names = names(commands);
     let functions = programs(commands)
@@ -35,14 +35,14 @@ fn stands_in(program: &str) -> String {
 }
 
 /// Generates the transition from a command to a subcommand.
-fn descent(place: &Place<'_>) -> String {
+fn descent(place: &CommandPath<'_>) -> String {
     let (last, before) =
         place.path.split_last().map_or(("", String::new()), |(last, before)| (*last, before.join("_")));
     format!("            {before}/{last}) command={} ;;\n", place.identifier())
 }
 
 /// Generates the options whose argument may be the next word.
-fn separate_arguments(place: &Place<'_>) -> String {
+fn separate_arguments(place: &CommandPath<'_>) -> String {
     let command = place.identifier();
     let required = || place.command.flags.iter().filter(|flag| flag.required().is_some());
     let long: Vec<_> =
@@ -62,8 +62,8 @@ fn separate_arguments(place: &Place<'_>) -> String {
     text
 }
 
-fn arguments(place: &Place<'_>) -> String {
-    let arm = |flag: &super::definitions::Flag| {
+fn arguments(place: &CommandPath<'_>) -> String {
+    let arm = |flag: &super::definitions::FlagDefinition| {
         let does = flag.argument.as_ref().map(offer).filter(|does| !does.is_empty())?;
         let forms: Vec<_> =
             flag.forms().iter().map(|form| format!("{}:{form}", place.identifier())).collect();
@@ -78,13 +78,13 @@ fn offer(argument: &Argument) -> String {
     match (argument.names(), words.is_empty(), argument.list) {
         (_, false, true) => format!("list='{words}'"),
         (_, false, false) => format!("words='{words}'"),
-        (Names::Files, ..) => "names=files".to_owned(),
-        (Names::Directories, ..) => "names=directories".to_owned(),
-        (Names::None, ..) => String::new(),
+        (FileCompletion::Files, ..) => "names=files".to_owned(),
+        (FileCompletion::Directories, ..) => "names=directories".to_owned(),
+        (FileCompletion::None, ..) => String::new(),
     }
 }
 
-fn options(place: &Place<'_>) -> String {
+fn options(place: &CommandPath<'_>) -> String {
     let words: Vec<String> = place
         .command
         .flags
@@ -101,7 +101,7 @@ fn options(place: &Place<'_>) -> String {
     format!("            {}) words='{}' ;;\n", place.identifier(), words.join(" "))
 }
 
-fn operands(place: &Place<'_>) -> String {
+fn operands(place: &CommandPath<'_>) -> String {
     if let Some(words) = place.command.second_words() {
         let first = place.path.len() - 1;
         let arms = format!("{first}) names=files ;; {}) words='{words}' ;;", first + 1);

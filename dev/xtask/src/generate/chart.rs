@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::steps::Failure;
+use crate::steps::StepFailure;
 
 /// Who is in the picture, from top to bottom.
 const CANDIDATES: [&str; 5] = ["haul", "xcp", "fcp", "cpz", "GNU cp"];
@@ -50,18 +50,20 @@ struct Series {
 }
 
 impl Series {
-    fn of(&self, candidate: &str) -> Result<f64, Failure> {
+    fn of(&self, candidate: &str) -> Result<f64, StepFailure> {
         let found = self.seconds.iter().find(|(name, _)| name == candidate).map(|(_, seconds)| *seconds);
-        found.ok_or_else(|| Failure(format!("no seconds of {candidate} for {}, {}", self.tree, self.cache)))
+        found.ok_or_else(|| {
+            StepFailure(format!("no seconds of {candidate} for {}, {}", self.tree, self.cache))
+        })
     }
 }
 
 /// Draws the pictures from the text of the page: seconds for small files, ratios for all trees.
-pub(super) fn drawn(page: &str) -> Result<[String; 2], Failure> {
+pub(super) fn drawn(page: &str) -> Result<[String; 2], StepFailure> {
     let all = read(page);
     let find = |tree: &str, cache: &str| {
         let found = all.iter().find(|series| series.tree == tree && series.cache == cache);
-        found.ok_or_else(|| Failure(format!("the page has no table for {tree}, {cache}")))
+        found.ok_or_else(|| StepFailure(format!("the page has no table for {tree}, {cache}")))
     };
     let mut seconds = String::new();
     let mut y = heading(&mut seconds, 26.0, "Seconds to copy small files, ext4 to ext4");
@@ -139,7 +141,7 @@ fn text(out: &mut String, x: f64, y: f64, anchor: &str, class: &str, words: &str
     .unwrap_or_default();
 }
 
-fn bars(out: &mut String, y: f64, about: &str, series: &Series) -> Result<f64, Failure> {
+fn bars(out: &mut String, y: f64, about: &str, series: &Series) -> Result<f64, StepFailure> {
     text(out, MARGIN, y + 16.0, "start", "strong", about);
     let mut y = y + 23.0;
     let slowest = series.seconds.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
@@ -183,7 +185,7 @@ fn axis(out: &mut String, top: f64, bottom: f64) {
 }
 
 /// A row of marks. One that is beyond the axis is at its end, with its ratio.
-fn row(out: &mut String, y: f64, about: &str, series: &Series) -> Result<(), Failure> {
+fn row(out: &mut String, y: f64, about: &str, series: &Series) -> Result<(), StepFailure> {
     text(out, MARGIN + 8.0, y + 12.0, "start", "soft", about);
     let gnu = series.of("GNU cp")?;
     // haul's mark is the largest, and below the others, so that it hides none.

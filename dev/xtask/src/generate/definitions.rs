@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// A command with its options, operands and subcommands.
 #[derive(Debug, Deserialize)]
-pub(super) struct Command {
+pub(super) struct CommandDefinition {
     pub(super) name: String,
     /// Names of programs that this command can replace.
     #[serde(default)]
@@ -19,14 +19,14 @@ pub(super) struct Command {
     /// Text after the flags in the help: paragraphs under headings that end with a colon.
     #[serde(default)]
     pub(super) notes: String,
-    pub(super) flags: Vec<Flag>,
+    pub(super) flags: Vec<FlagDefinition>,
     pub(super) operands: Vec<Argument>,
     #[serde(default)]
-    pub(super) commands: Vec<Command>,
+    pub(super) commands: Vec<CommandDefinition>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Flag {
+pub(super) struct FlagDefinition {
     letters: Vec<char>,
     long: String,
     #[serde(default)]
@@ -51,15 +51,15 @@ pub(super) struct Argument {
     pub(super) list: bool,
 }
 
-/// Which file names complete an argument.
+/// File names that complete an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Names {
+pub(super) enum FileCompletion {
     None,
     Files,
     Directories,
 }
 
-impl Flag {
+impl FlagDefinition {
     /// Returns its short forms, such as `-a`.
     pub(super) fn short(&self) -> Vec<String> {
         self.letters.iter().map(|letter| format!("-{letter}")).collect()
@@ -82,30 +82,30 @@ impl Flag {
 
 impl Argument {
     /// Returns which file names complete it, judging by its name in the help.
-    pub(super) fn names(&self) -> Names {
+    pub(super) fn names(&self) -> FileCompletion {
         match self.name.as_str() {
-            "DIRECTORY" | "DIR" | "DESTINATION" => Names::Directories,
-            "FILE" | "PATH" => Names::Files,
-            _ => Names::None,
+            "DIRECTORY" | "DIR" | "DESTINATION" => FileCompletion::Directories,
+            "FILE" | "PATH" => FileCompletion::Files,
+            _ => FileCompletion::None,
         }
     }
 }
 
 /// A command and its path.
-pub(super) struct Place<'a> {
+pub(super) struct CommandPath<'a> {
     /// `haul`, followed by the commands down to this one.
     pub(super) path: Vec<&'a str>,
-    pub(super) command: &'a Command,
+    pub(super) command: &'a CommandDefinition,
 }
 
-impl Place<'_> {
+impl CommandPath<'_> {
     /// Returns a name for a shell function.
     pub(super) fn identifier(&self) -> String {
         self.path.join("_")
     }
 }
 
-impl Command {
+impl CommandDefinition {
     pub(super) fn takes_files(&self) -> bool {
         let takes = |operand: &Argument| operand.words.is_empty();
         self.commands.is_empty() && (self.operands.is_empty() || self.operands.iter().any(takes))
@@ -129,11 +129,11 @@ impl Command {
 }
 
 /// Lists all commands, parents first.
-pub(super) fn places(commands: &[Command]) -> Vec<Place<'_>> {
-    fn collect<'a>(path: &[&'a str], commands: &'a [Command], places: &mut Vec<Place<'a>>) {
+pub(super) fn places(commands: &[CommandDefinition]) -> Vec<CommandPath<'_>> {
+    fn collect<'a>(path: &[&'a str], commands: &'a [CommandDefinition], places: &mut Vec<CommandPath<'a>>) {
         for command in commands {
             let path = [path, &[command.name.as_str()]].concat();
-            places.push(Place { path: path.clone(), command });
+            places.push(CommandPath { path: path.clone(), command });
             collect(&path, &command.commands, places);
         }
     }
@@ -143,14 +143,14 @@ pub(super) fn places(commands: &[Command]) -> Vec<Place<'_>> {
 }
 
 /// Pairs each program with the command that can replace it.
-pub(super) fn programs(commands: &[Command]) -> impl Iterator<Item = (&str, &Command)> {
+pub(super) fn programs(commands: &[CommandDefinition]) -> impl Iterator<Item = (&str, &CommandDefinition)> {
     commands
         .iter()
         .flat_map(|command| command.programs.iter().map(move |program| (program.as_str(), command)))
 }
 
 /// Joins the names of commands with spaces.
-pub(super) fn names(commands: &[Command]) -> String {
+pub(super) fn names(commands: &[CommandDefinition]) -> String {
     commands.iter().map(|command| command.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
@@ -167,7 +167,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns a command with an option of each kind, for the generators' tests.
-    pub(crate) fn sample() -> Vec<Command> {
+    pub(crate) fn sample() -> Vec<CommandDefinition> {
         let json = r#"[{"name": "cp", "programs": ["cp", "copy"], "about": "copy", "operands": [], "commands": [], "flags": [
             {"letters": ["a"], "long": "archive", "argument": null, "help": "it's [all]: kept", "gnu": true, "cluster": false},
             {"letters": ["t"], "long": "target-directory", "help": "into -d", "gnu": true, "cluster": false,

@@ -1,6 +1,8 @@
 //! Completion for fish, with `complete`.
 
-use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places};
+use super::definitions::{
+    Argument, CommandDefinition, CommandPath, FileCompletion, FlagDefinition, in_short, places,
+};
 
 const HEAD: &str = "# Completion of haul for fish, and of the programs it replaces.
 # Generated from the options' definitions: cargo xtask gen.
@@ -25,7 +27,7 @@ end
 
 ";
 
-pub(super) fn completion(commands: &[Command]) -> String {
+pub(super) fn completion(commands: &[CommandDefinition]) -> String {
     let mut text = HEAD.to_owned();
     text += &choices("", commands);
     text += "complete -c haul -n __haul_exactly -l help -d 'show the commands'\n";
@@ -59,10 +61,10 @@ end
 }
 
 /// Generates completions for the commands that may follow some words.
-fn choices(words: &str, commands: &[Command]) -> String {
+fn choices(words: &str, commands: &[CommandDefinition]) -> String {
     let condition =
         if words.is_empty() { "__haul_exactly".to_owned() } else { format!("'__haul_exactly {words}'") };
-    let line = |command: &Command| {
+    let line = |command: &CommandDefinition| {
         format!("complete -c haul -n {condition} -f -a {} -d '{}'\n", command.name, quoted(&command.about))
     };
     commands.iter().map(line).collect()
@@ -70,7 +72,7 @@ fn choices(words: &str, commands: &[Command]) -> String {
 
 /// Generates completions for a command other than those that replace programs, such
 /// as `haul bench`.
-fn below(place: &Place<'_>) -> String {
+fn below(place: &CommandPath<'_>) -> String {
     let words = place.path[1..].join(" ");
     let mut text = choices(&words, &place.command.commands);
     let to = format!("-c haul -n '__haul_within {words}'");
@@ -94,7 +96,7 @@ fn below(place: &Place<'_>) -> String {
     text
 }
 
-fn option(flag: &Flag, to: &str) -> String {
+fn option(flag: &FlagDefinition, to: &str) -> String {
     let shorts: String = flag.short().iter().map(|short| format!(" -s {}", short.replace('-', ""))).collect();
     let long = flag.long().map(|long| format!(" -l {}", long.replacen("--", "", 1))).unwrap_or_default();
     let argument = flag.argument.as_ref().map(argument).unwrap_or_default();
@@ -108,9 +110,9 @@ fn argument(argument: &Argument) -> String {
     match (argument.names(), words.is_empty(), argument.list) {
         (_, false, true) => format!(" {how} -a '(__fish_append , {words})'"),
         (_, false, false) => format!(" {how} -a '{words}'"),
-        (Names::Files, ..) => " -r".to_owned(),
-        (Names::Directories, ..) => " -x -a '(__fish_complete_directories)'".to_owned(),
-        (Names::None, ..) => format!(" {how}"),
+        (FileCompletion::Files, ..) => " -r".to_owned(),
+        (FileCompletion::Directories, ..) => " -x -a '(__fish_complete_directories)'".to_owned(),
+        (FileCompletion::None, ..) => format!(" {how}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Manual pages: the prose in `templates/`, combined with generated options.
 
-use super::definitions::{Argument, Command, Flag};
+use super::definitions::{Argument, CommandDefinition, FlagDefinition};
 use super::inserted;
 
 /// Date of the last substantial change to the pages.
@@ -8,7 +8,7 @@ const DATE: &str = "2026-11-22";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Generates the page for `haul`.
-pub(super) fn haul(commands: &[Command]) -> String {
+pub(super) fn haul(commands: &[CommandDefinition]) -> String {
     let described = commands
         .iter()
         .map(|command| format!(".TP\n.B {}\n{}.\n", escaped(&command.name), sentence(&command.about)))
@@ -17,23 +17,23 @@ pub(super) fn haul(commands: &[Command]) -> String {
     page(include_str!("templates/haul.1.in"), [("head", head), ("commands", described)])
 }
 
-pub(super) fn cp(commands: &[Command]) -> String {
+pub(super) fn cp(commands: &[CommandDefinition]) -> String {
     let flags = || commands.iter().filter(|command| command.name == "cp").flat_map(|command| &command.flags);
     let parts = [("head", head("haul-cp", "copy files and directories, many at once"))];
     page(include_str!("templates/haul-cp.1.in"), parts.into_iter().chain(options(flags)))
 }
 
-pub(super) fn spdcp(commands: &[Command]) -> String {
+pub(super) fn spdcp(commands: &[CommandDefinition]) -> String {
     let flags = commands.iter().filter(|command| command.name == "spdcp").flat_map(|command| &command.flags);
     let head = head("spdcp", "copy files and directories with many hosts");
     page(include_str!("templates/spdcp.1.in"), [("head", head), ("options", flags.map(option).collect())])
 }
 
 /// Generates the page for `haul bench`.
-pub(super) fn bench(commands: &[Command]) -> String {
+pub(super) fn bench(commands: &[CommandDefinition]) -> String {
     let below =
         || commands.iter().filter(|command| command.name == "bench").flat_map(|command| &command.commands);
-    let described = |command: &Command| {
+    let described = |command: &CommandDefinition| {
         let operands = command.operands.iter().filter(|operand| !operand.words.is_empty()).map(operand);
         let entries: String = operands.chain(command.flags.iter().map(option)).collect();
         format!(".SS haul bench {}\n{}.\n{entries}", escaped(&command.name), sentence(&command.about))
@@ -47,7 +47,7 @@ pub(super) fn bench(commands: &[Command]) -> String {
 }
 
 /// Generates a tool's page entirely from its definition.
-pub(super) fn tool(command: &Command) -> String {
+pub(super) fn tool(command: &CommandDefinition) -> String {
     let name = escaped(&command.name);
     let synopsis = command.synopsis.iter().map(|way| format!(".SY haul\\~{name}\n{}\n.YS\n", escaped(way)));
     let parts = [
@@ -67,8 +67,9 @@ pub(super) fn tool(command: &Command) -> String {
 }
 
 /// Returns the entries of GNU's options, haul's own, and those for many hosts.
-fn options<'a, I: Iterator<Item = &'a Flag>>(flags: impl Fn() -> I) -> [(&'static str, String); 3] {
-    let entries = |wanted: fn(&Flag) -> bool| flags().filter(|flag| wanted(flag)).map(option).collect();
+fn options<'a, I: Iterator<Item = &'a FlagDefinition>>(flags: impl Fn() -> I) -> [(&'static str, String); 3] {
+    let entries =
+        |wanted: fn(&FlagDefinition) -> bool| flags().filter(|flag| wanted(flag)).map(option).collect();
     [
         ("gnu", entries(|flag| flag.gnu)),
         ("own", entries(|flag| !flag.gnu && !flag.cluster)),
@@ -139,7 +140,7 @@ fn filled(page: &str) -> String {
     text
 }
 
-fn bench_synopsis(command: &Command) -> String {
+fn bench_synopsis(command: &CommandDefinition) -> String {
     let operands: String =
         command.operands.iter().map(|operand| format!(".I {}\n", escaped(&operand.name))).collect();
     format!(".SY haul\\~bench\\~{}\n.RI [ OPTION ]\\|.\\|.\\|.\\&\n{operands}.YS\n", escaped(&command.name))
@@ -158,7 +159,7 @@ fn head(name: &str, about: &str) -> String {
     )
 }
 
-fn option(flag: &Flag) -> String {
+fn option(flag: &FlagDefinition) -> String {
     // The argument stands with the last name.
     let mut forms: Vec<String> = flag.forms().iter().map(|form| bold(form)).collect();
     if let (Some(argument), Some(last)) = (&flag.argument, forms.last_mut()) {

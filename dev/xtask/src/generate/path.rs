@@ -11,13 +11,13 @@
 
 use std::path::Path;
 
-use crate::steps::Failure;
+use crate::steps::StepFailure;
 
 /// Line before the first row of the table.
 const BEGIN: &str = "| file | read | lines |";
 
 /// Returns `text` with the numbers that the sources in `crates` give, in each row and in the total.
-pub(super) fn counted(text: &str, crates: &Path) -> Result<String, Failure> {
+pub(super) fn counted(text: &str, crates: &Path) -> Result<String, StepFailure> {
     let (mut lines, mut is_inside, mut total) = (Vec::new(), false, 0);
     for line in text.lines() {
         is_inside = line == BEGIN || (is_inside && line.starts_with('|'));
@@ -35,11 +35,11 @@ pub(super) fn counted(text: &str, crates: &Path) -> Result<String, Failure> {
     Ok(lines.join("\n") + "\n")
 }
 
-fn lines_of(crates: &Path, file: &str, items: &str) -> Result<usize, Failure> {
+fn lines_of(crates: &Path, file: &str, items: &str) -> Result<usize, StepFailure> {
     let source = fs_err::read_to_string(crates.join(file.trim_matches('`')))?;
     let source: Vec<_> = source.lines().collect();
     let count = |item: &str| {
-        let missing = || Failure(format!("ARCHITECTURE.md names {item}, which {file} doesn't have"));
+        let missing = || StepFailure(format!("ARCHITECTURE.md names {item}, which {file} doesn't have"));
         item_lines(&source, item).ok_or_else(missing)
     };
     items.split(',').map(|item| count(item.trim().trim_matches('`'))).sum()

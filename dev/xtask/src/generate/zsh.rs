@@ -1,6 +1,8 @@
 //! Completion for zsh, with `_arguments`.
 
-use super::definitions::{Argument, Command, Flag, Names, Place, in_short, places, programs};
+use super::definitions::{
+    Argument, CommandDefinition, CommandPath, FileCompletion, FlagDefinition, in_short, places, programs,
+};
 
 const HEAD: &str = "#compdef haul
 # Completion of haul for zsh, and of the programs in whose place it stands.
@@ -27,7 +29,7 @@ else
 fi
 ";
 
-pub(super) fn completion(commands: &[Command]) -> String {
+pub(super) fn completion(commands: &[CommandDefinition]) -> String {
     let functions: String = places(commands).iter().map(function).collect();
     let services: String = programs(commands)
         .map(|(program, command)| format!("        {program}) _haul_{}; return ;;\n", command.name))
@@ -47,7 +49,7 @@ fi
 }
 
 /// Generates the completion of subcommands.
-fn branches(identifier: &str, commands: &[Command]) -> String {
+fn branches(identifier: &str, commands: &[CommandDefinition]) -> String {
     let described: String =
         commands.iter().map(|command| format!(" '{}:{}'", command.name, quoted(&command.about))).collect();
     let arms: String = commands
@@ -71,7 +73,7 @@ fn branches(identifier: &str, commands: &[Command]) -> String {
     )
 }
 
-fn function(place: &Place<'_>) -> String {
+fn function(place: &CommandPath<'_>) -> String {
     let identifier = place.identifier();
     let command = place.command;
     let flags = command.flags.iter().flat_map(specifications);
@@ -98,7 +100,7 @@ fn function(place: &Place<'_>) -> String {
 
 /// Generates an option's specifications: one for all its forms, or one for each if they take
 /// arguments differently.
-fn specifications(flag: &Flag) -> Vec<String> {
+fn specifications(flag: &FlagDefinition) -> Vec<String> {
     let help = format!("[{}]", bracketed(in_short(&flag.help)));
     let shorts = flag.short();
     let one = |forms: &[String], argument: &str| match forms {
@@ -131,9 +133,9 @@ fn action(argument: &Argument) -> String {
     match (argument.names(), words.is_empty(), argument.list) {
         (_, false, true) => format!(":{name}:_values -s , {name} {words}"),
         (_, false, false) => format!(":{name}:({words})"),
-        (Names::Files, ..) => format!(":{name}:_files"),
-        (Names::Directories, ..) => format!(":{name}:_files -/"),
-        (Names::None, ..) => format!(":{name}: "),
+        (FileCompletion::Files, ..) => format!(":{name}:_files"),
+        (FileCompletion::Directories, ..) => format!(":{name}:_files -/"),
+        (FileCompletion::None, ..) => format!(":{name}: "),
     }
 }
 

@@ -11,7 +11,7 @@ use fs_err as fs;
 use rayon::prelude::*;
 
 use super::fetch::Package;
-use crate::steps::{Failure, cannot_run, is_installed, say};
+use crate::steps::{StepFailure, cannot_run, is_installed, say};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
@@ -52,11 +52,11 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// Builds all versions that aren't built yet, concurrently.
-pub(crate) fn suites(packages: &[Package], folder: &Path) -> Result<Vec<Suite>, Failure> {
+pub(crate) fn suites(packages: &[Package], folder: &Path) -> Result<Vec<Suite>, StepFailure> {
     packages.par_iter().map(|package| suite(package, folder)).collect()
 }
 
-fn suite(package: &Package, folder: &Path) -> Result<Suite, Failure> {
+fn suite(package: &Package, folder: &Path) -> Result<Suite, StepFailure> {
     let suite = Suite { version: package.version.clone(), folder: format!("coreutils-{}", package.version) };
     let sources = folder.join(&suite.folder);
     let done = sources.join("built-for-haul");
@@ -71,7 +71,7 @@ fn suite(package: &Package, folder: &Path) -> Result<Suite, Failure> {
     Ok(suite)
 }
 
-fn build(archive: &Path, folder: &Path, sources: &Path) -> Result<(), Failure> {
+fn build(archive: &Path, folder: &Path, sources: &Path) -> Result<(), StepFailure> {
     if sources.exists() {
         fs::remove_dir_all(sources)?;
     }
@@ -97,12 +97,12 @@ fn log_of(sources: &Path) -> PathBuf {
 }
 
 /// Runs a build step with its output redirected to a log. A failure names the log.
-pub(super) fn quietly(command: &mut Command, log: &Path) -> Result<(), Failure> {
+pub(super) fn quietly(command: &mut Command, log: &Path) -> Result<(), StepFailure> {
     let out = fs::OpenOptions::new().create(true).append(true).open(log)?.into_parts().0;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let status = command.status().map_err(|error| cannot_run(command, &error))?;
     if status.success() {
         return Ok(());
     }
-    Err(Failure(format!("{}: {status}, see {}", command.get_program().display(), log.display())))
+    Err(StepFailure(format!("{}: {status}, see {}", command.get_program().display(), log.display())))
 }

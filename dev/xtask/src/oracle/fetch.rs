@@ -13,7 +13,7 @@ use std::process::Command;
 
 use fs_err as fs;
 
-use crate::steps::{Failure, is_installed, output_of, say};
+use crate::steps::{StepFailure, is_installed, output_of, say};
 
 /// A version of the suite and its archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,12 @@ pub(crate) fn packages(folder: &Path) -> Result<Vec<Package>, String> {
     if !is_installed("apt-get") {
         return Err("needs apt-get, and a Debian archive".to_owned());
     }
-    let archive = Archive::of_this_machine()?;
+    let archive = DebianArchive::of_this_machine()?;
     let fetched = fetch(&folder, &archive);
     let packages = packages_in(&folder);
     match fetched {
-        Err(Failure(reason)) if packages.is_empty() => Err(format!("cannot fetch the suite: {reason}")),
-        Err(Failure(reason)) => {
+        Err(StepFailure(reason)) if packages.is_empty() => Err(format!("cannot fetch the suite: {reason}")),
+        Err(StepFailure(reason)) => {
             say(&format!("only what was fetched before is run: {reason}"));
             Ok(packages)
         }
@@ -74,14 +74,14 @@ pub(crate) fn source(folder: &Path, name: &str) -> Result<PathBuf, String> {
     if let Some(path) = description() {
         return Ok(path);
     }
-    let release = Archive::of_this_machine()?.release;
-    tell(&folder, &source_of(name, &release)).map_err(|Failure(reason)| reason)?;
+    let release = DebianArchive::of_this_machine()?.release;
+    run_apt_get(&folder, &source_of(name, &release)).map_err(|StepFailure(reason)| reason)?;
     description().ok_or_else(|| format!("no {name}.dsc arrived in {}", folder.display()))
 }
 
 /// The Debian archive this machine installs from.
 #[derive(Debug, PartialEq, Eq)]
-struct Archive {
+struct DebianArchive {
     address: String,
     /// Code name of the running release.
     release: String,
@@ -89,11 +89,11 @@ struct Archive {
     key: Option<String>,
 }
 
-impl Archive {
+impl DebianArchive {
     fn of_this_machine() -> Result<Self, String> {
         let format = "$(ORIGIN)|$(LABEL)|$(COMPONENT)|$(CODENAME)|$(REPO_URI)|$(SOURCESENTRY)";
         let listed = output_of(Command::new("apt-get").args(["indextargets", "--format", format]))
-            .map_err(|Failure(reason)| reason)?;
+            .map_err(|StepFailure(reason)| reason)?;
         Self::in_targets(&String::from_utf8_lossy(&listed), |file| {
             fs::read_to_string(file).unwrap_or_default()
         })
@@ -147,16 +147,16 @@ fn later_than(age: &str) -> &'static [&'static str] {
 }
 
 /// Downloads the source package of the running release, and of all later ones.
-fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
+fn fetch(folder: &Path, archive: &DebianArchive) -> Result<(), StepFailure> {
     for name in ["state/lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(folder.join(name))?;
     }
     let list = folder.join("sources.list");
-    let write = |text: &str| fs::write(&list, text).map_err(|error| Failure(error.to_string()));
+    let write = |text: &str| fs::write(&list, text).map_err(|error| StepFailure(error.to_string()));
     let here = archive.source_line(&archive.release);
     write(&here)?;
-    tell(folder, &["update"])?;
-    tell(folder, &source_of(SUITE, &archive.release))?;
+    run_apt_get(folder, &["update"])?;
+    run_apt_get(folder, &source_of(SUITE, &archive.release))?;
 
     // Only the archive knows which of these the running release is now.
     let ages = output_of(apt_get(folder).args(["indextargets", "--format", "$(SUITE)"]))?;
@@ -168,8 +168,8 @@ fn fetch(folder: &Path, archive: &Archive) -> Result<(), Failure> {
     }
     let lines: String = later.iter().map(|release| archive.source_line(release)).collect();
     write(&format!("{here}{lines}"))?;
-    tell(folder, &["update"])?;
-    later.iter().try_for_each(|release| tell(folder, &source_of(SUITE, release)))
+    run_apt_get(folder, &["update"])?;
+    later.iter().try_for_each(|release| run_apt_get(folder, &source_of(SUITE, release)))
 }
 
 fn source_of<'a>(name: &'a str, release: &'a str) -> [&'a str; 6] {
@@ -199,8 +199,8 @@ fn apt_get(folder: &Path) -> Command {
 }
 
 /// Runs apt-get and prints its output.
-fn tell(folder: &Path, words: &[&str]) -> Result<(), Failure> {
-    let fail = |_| Failure(format!("apt-get {} failed, for the reason above", words.join(" ")));
+fn run_apt_get(folder: &Path, words: &[&str]) -> Result<(), StepFailure> {
+    let fail = |_| StepFailure(format!("apt-get {} failed, for the reason above", words.join(" ")));
     let output = output_of(apt_get(folder).args(words)).map_err(fail)?;
     String::from_utf8_lossy(&output).lines().for_each(say);
     Ok(())
@@ -247,13 +247,13 @@ Debian|Debian|main|trixie|http://archive/debian/|/etc/apt/sources.list.d/debian.
             assert_eq!(file, "/etc/apt/sources.list.d/debian.sources");
             "Types: deb\nSigned-By: /usr/share/keyrings/archive.pgp\n".to_owned()
         };
-        let archive = Archive::in_targets(TARGETS, read).unwrap();
+        let archive = DebianArchive::in_targets(TARGETS, read).unwrap();
         assert_eq!(archive.release, "trixie");
         assert_eq!(
             archive.source_line("testing"),
             "deb-src [signed-by=/usr/share/keyrings/archive.pgp] http://archive/debian/ testing main\n"
         );
-        assert_eq!(Archive::in_targets("", |_| String::new()), None);
+        assert_eq!(DebianArchive::in_targets("", |_| String::new()), None);
     }
 
     #[test]

@@ -13,11 +13,11 @@ use std::process::{Command, Stdio};
 
 use fs_err as fs;
 
-use super::options::{Options, User};
+use super::options::{OracleOptions, User};
 use crate::environment::is_root;
-use crate::steps::{Failure, is_installed, run, say};
+use crate::steps::{StepFailure, is_installed, run, say};
 
-/// Environment variable that tells the process in the namespace where to mount things.
+/// Environment variable with the directory in which the process in the namespace mounts things.
 const APART: &str = "HAUL_ORACLE_APART";
 
 /// The file systems. Every test runs on the first.
@@ -35,7 +35,7 @@ pub(crate) const EXTRA_GROUPS: &str = "100,60";
 pub(crate) const NOBODY_NUMBER: u32 = 65534;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ground {
+pub(crate) struct TestGround {
     pub(crate) file_system: String,
     /// An empty directory on it.
     pub(crate) folder: PathBuf,
@@ -46,7 +46,7 @@ pub(crate) struct Ground {
 /// Everything prepared to run on.
 #[derive(Debug)]
 pub(crate) struct Grounds {
-    pub(crate) list: Vec<Ground>,
+    pub(crate) list: Vec<TestGround>,
     /// Where every user can access the suites.
     pub(crate) suites: PathBuf,
     pub(crate) users: Vec<User>,
@@ -54,7 +54,7 @@ pub(crate) struct Grounds {
 
 /// Restarts this program in a mount namespace, with the same arguments. Returns `None` if it is
 /// there already or can't go there.
-pub(crate) fn start_apart(words: &[String]) -> Result<Option<bool>, Failure> {
+pub(crate) fn start_apart(words: &[String]) -> Result<Option<bool>, StepFailure> {
     let unshare = || {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "--"]);
@@ -80,7 +80,7 @@ pub(crate) fn become_user(user: User) -> Vec<&'static str> {
 }
 
 /// Prepares the selected file systems, and prints which this machine can't provide.
-pub(crate) fn prepare(folder: &Path, options: &Options) -> Result<Grounds, Failure> {
+pub(crate) fn prepare(folder: &Path, options: &OracleOptions) -> Result<Grounds, StepFailure> {
     let grounds = match std::env::var_os(APART) {
         Some(place) => mounted(Path::new(&place), folder, options)?,
         None => in_place(folder)?,
@@ -88,7 +88,7 @@ pub(crate) fn prepare(folder: &Path, options: &Options) -> Result<Grounds, Failu
     Ok(Grounds { users: users(&grounds.suites, options), ..grounds })
 }
 
-fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Failure> {
+fn mounted(place: &Path, folder: &Path, options: &OracleOptions) -> Result<Grounds, StepFailure> {
     let suites = place.join("suites");
     run(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "tmpfs"]).arg(place))?;
     fs::create_dir(&suites)?;
@@ -98,9 +98,9 @@ fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Fa
         match image(name, place, folder) {
             Ok(folder) => {
                 let all_tests = name == FILE_SYSTEMS[0];
-                list.push(Ground { file_system: name.to_owned(), folder, all_tests });
+                list.push(TestGround { file_system: name.to_owned(), folder, all_tests });
             }
-            Err(Failure(reason)) => say(&format!("SKIPPED {name}: {reason}")),
+            Err(StepFailure(reason)) => say(&format!("SKIPPED {name}: {reason}")),
         }
     }
     if options.wants_file_system(FILE_SYSTEMS[0]) && !list.iter().any(|ground| ground.all_tests) {
@@ -110,10 +110,10 @@ fn mounted(place: &Path, folder: &Path, options: &Options) -> Result<Grounds, Fa
     Ok(Grounds { list, suites, users: Vec::new() })
 }
 
-fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, Failure> {
+fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, StepFailure> {
     let maker = format!("mkfs.{name}");
     if !is_installed(&maker) {
-        return Err(Failure(format!("needs the command {maker}")));
+        return Err(StepFailure(format!("needs the command {maker}")));
     }
     let image = folder.join(format!("{name}.image"));
     let point = place.join(name);
@@ -128,7 +128,7 @@ fn image(name: &str, place: &Path, folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Creates the directory to run in if no images can be mounted.
-fn in_place(folder: &Path) -> Result<Grounds, Failure> {
+fn in_place(folder: &Path) -> Result<Grounds, StepFailure> {
     let ground = here(folder);
     if ground.folder.exists() {
         fs::remove_dir_all(&ground.folder)?;
@@ -138,11 +138,11 @@ fn in_place(folder: &Path) -> Result<Grounds, Failure> {
     Ok(Grounds { list: vec![ground], suites: folder.to_owned(), users: Vec::new() })
 }
 
-fn here(folder: &Path) -> Ground {
-    Ground { file_system: "here".to_owned(), folder: folder.join("ground"), all_tests: true }
+fn here(folder: &Path) -> TestGround {
+    TestGround { file_system: "here".to_owned(), folder: folder.join("ground"), all_tests: true }
 }
 
-fn users(suites: &Path, options: &Options) -> Vec<User> {
+fn users(suites: &Path, options: &OracleOptions) -> Vec<User> {
     let mut users = Vec::new();
     for user in [User::Root, User::Plain].into_iter().filter(|user| options.wants_user(*user)) {
         match cannot_run(user, suites) {

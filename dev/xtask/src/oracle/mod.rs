@@ -30,21 +30,21 @@ use fs_err as fs;
 
 use build::Suite;
 use fetch::Package;
-use ground::{Ground, Grounds};
-use options::{Options, User};
+use ground::{Grounds, TestGround};
+use options::{OracleOptions, User};
 use report::Table;
 use run::{Column, Reach, Round};
-use stage::Program;
+use stage::TestedProgram;
 
 use crate::setup::{setup, target_folder};
-use crate::steps::{Failure, cargo, is_full_run, run, say};
+use crate::steps::{StepFailure, cargo, is_full_run, run, say};
 
 /// Fetches, builds and runs the tests, and prints the results.
-pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
+pub(crate) fn oracle(words: &[String]) -> Result<(), StepFailure> {
     let options =
-        Options::parse_from(["cargo xtask oracle"].into_iter().chain(words.iter().map(String::as_str)));
+        OracleOptions::parse_from(["cargo xtask oracle"].into_iter().chain(words.iter().map(String::as_str)));
     if let Some(succeeded) = ground::start_apart(words)? {
-        return if succeeded { Ok(()) } else { Err(Failure("oracle: see above".to_owned())) };
+        return if succeeded { Ok(()) } else { Err(StepFailure("oracle: see above".to_owned())) };
     }
     let folder = target_folder()?.join("oracle");
     fs::create_dir_all(&folder)?;
@@ -78,15 +78,15 @@ pub(crate) fn oracle(words: &[String]) -> Result<(), Failure> {
             }
         }
     }
-    let tests = report::conclude(&tables);
-    if let (Err(_), Err(Failure(reason))) = (&tests, &packages) {
+    let tests = report::print_and_check(&tables);
+    if let (Err(_), Err(StepFailure(reason))) = (&tests, &packages) {
         say(reason);
     }
     tests.and(packages)
 }
 
 /// Builds Debian packages with haul as `cp`, and with the newest suite's `cp`.
-fn build_packages(folder: &Path, suites: &[Suite], grounds: &Grounds) -> Result<(), Failure> {
+fn build_packages(folder: &Path, suites: &[Suite], grounds: &Grounds) -> Result<(), StepFailure> {
     let (Some(suite), Some(ground)) = (suites.last(), grounds.list.first()) else { return Ok(()) };
     if !grounds.users.contains(&User::Plain) {
         say(&format!("SKIPPED {}: needs an ordinary user", package::NAME));
@@ -100,7 +100,7 @@ fn build_packages(folder: &Path, suites: &[Suite], grounds: &Grounds) -> Result<
 
 /// Drops the versions that are not selected. Without a selection, keeps the oldest and newest, or
 /// all if `full`.
-fn wanted(packages: Vec<Package>, options: &Options, full: bool) -> Vec<Package> {
+fn wanted(packages: Vec<Package>, options: &OracleOptions, full: bool) -> Vec<Package> {
     let last = packages.len().saturating_sub(1);
     let is_between = |place| place != 0 && place != last;
     let skips = |place| options.suites.is_empty() && !full && is_between(place);
@@ -114,7 +114,7 @@ fn wanted(packages: Vec<Package>, options: &Options, full: bool) -> Vec<Package>
 /// Installs what is missing and fetches the suite. `Err` is the reason it can't run.
 fn prepared(folder: &Path) -> Result<Vec<Package>, String> {
     if build::missing().is_some() {
-        setup().map_err(|Failure(reason)| reason)?;
+        setup().map_err(|StepFailure(reason)| reason)?;
     }
     match build::missing() {
         Some(reason) => Err(reason),
@@ -122,7 +122,7 @@ fn prepared(folder: &Path) -> Result<Vec<Package>, String> {
     }
 }
 
-fn list(suites: &[Suite], folder: &Path, options: &Options) -> Result<(), Failure> {
+fn list(suites: &[Suite], folder: &Path, options: &OracleOptions) -> Result<(), StepFailure> {
     for suite in suites {
         let tests = select::tests(&folder.join(&suite.folder))?;
         for test in tests.iter().filter(|test| options.wants_test(test)) {
@@ -134,7 +134,7 @@ fn list(suites: &[Suite], folder: &Path, options: &Options) -> Result<(), Failur
 
 /// Builds haul, or uses the program named by `HAUL_BIN`. Copies it next to the suites and
 /// queries its engines.
-fn engines(folder: &Path, options: &Options) -> Result<Vec<String>, Failure> {
+fn engines(folder: &Path, options: &OracleOptions) -> Result<Vec<String>, StepFailure> {
     let haul = folder.join("haul");
     let program = match std::env::var_os("HAUL_BIN") {
         Some(program) => PathBuf::from(program),
@@ -153,7 +153,7 @@ fn engines(folder: &Path, options: &Options) -> Result<Vec<String>, Failure> {
     let known = engines_in(&String::from_utf8_lossy(&said.stderr));
     let is_known = |name: &String| name == "all" || known.contains(name);
     match options.engines.iter().find(|name| !is_known(name)) {
-        Some(name) => Err(Failure(format!("haul has no engine '{name}', only {}", known.join(", ")))),
+        Some(name) => Err(StepFailure(format!("haul has no engine '{name}', only {}", known.join(", ")))),
         None => Ok(known),
     }
 }
@@ -166,7 +166,7 @@ fn engines_in(message: &str) -> Vec<String> {
 
 /// State shared by all tables.
 struct Chore {
-    options: Options,
+    options: OracleOptions,
     /// The task's own directory.
     folder: PathBuf,
     /// The same directory where every user can access it.
@@ -177,7 +177,7 @@ struct Chore {
 
 impl Chore {
     /// Runs and prints one table. Returns `None` if no test is selected for it.
-    fn table(&self, suite: &Suite, user: User, ground: &Ground) -> Result<Option<Table>, Failure> {
+    fn table(&self, suite: &Suite, user: User, ground: &TestGround) -> Result<Option<Table>, StepFailure> {
         let thorough = self.newest.as_ref() == Some(suite) && user == User::Root && ground.all_tests;
         let named = !self.options.tests.is_empty();
         let mut tests = select::tests(&self.folder.join(&suite.folder))?;
@@ -210,17 +210,17 @@ impl Chore {
 
 /// Lists the programs of a table. Unless engines are selected, those that haul doesn't choose
 /// itself are only tested in one table, the thorough one.
-fn programs(engines: &[String], options: &Options, thorough: bool) -> Vec<(Program, Reach)> {
+fn programs(engines: &[String], options: &OracleOptions, thorough: bool) -> Vec<(TestedProgram, Reach)> {
     let asked = |engine: &&String| {
         let named = options.engines.iter().any(|name| name == *engine || name == "all");
         named || options.engines.is_empty() && (thorough || *engine == "auto")
     };
     let tested = engines.iter().filter(asked).map(|engine| match engine.as_str() {
-        "auto" => (Program::Haul(None), Reach::All),
-        _ if options.engines.is_empty() => (Program::Haul(Some(engine.clone())), Reach::Copying),
-        _ => (Program::Haul(Some(engine.clone())), Reach::All),
+        "auto" => (TestedProgram::Haul(None), Reach::All),
+        _ if options.engines.is_empty() => (TestedProgram::Haul(Some(engine.clone())), Reach::Copying),
+        _ => (TestedProgram::Haul(Some(engine.clone())), Reach::All),
     });
-    std::iter::once((Program::Baseline, Reach::All)).chain(tested).collect()
+    std::iter::once((TestedProgram::Baseline, Reach::All)).chain(tested).collect()
 }
 
 #[cfg(test)]
@@ -240,7 +240,7 @@ mod tests {
             let packages = ["9.1", "9.7", "9.8", "9.10"]
                 .map(|version| Package { version: version.to_owned(), archive: PathBuf::new() });
             let suites = suites.iter().map(|&suite| suite.to_owned()).collect();
-            let options = Options { suites, ..Options::default() };
+            let options = OracleOptions { suites, ..OracleOptions::default() };
             let kept = wanted(packages.to_vec(), &options, full).into_iter();
             kept.map(|package| package.version).collect::<Vec<_>>()
         };
@@ -252,13 +252,13 @@ mod tests {
     #[test]
     fn engines_that_haul_does_not_choose_are_tried_in_one_table() {
         let engines = ["auto", "retry"].map(str::to_owned);
-        let auto = (Program::Haul(None), Reach::All);
-        let baseline = (Program::Baseline, Reach::All);
-        let retry = |reach| (Program::Haul(Some("retry".to_owned())), reach);
-        let none = Options::default();
+        let auto = (TestedProgram::Haul(None), Reach::All);
+        let baseline = (TestedProgram::Baseline, Reach::All);
+        let retry = |reach| (TestedProgram::Haul(Some("retry".to_owned())), reach);
+        let none = OracleOptions::default();
         assert_eq!(programs(&engines, &none, false), [baseline.clone(), auto.clone()]);
         assert_eq!(programs(&engines, &none, true), [baseline.clone(), auto, retry(Reach::Copying)]);
-        let asked = Options { engines: vec!["retry".to_owned()], ..Options::default() };
+        let asked = OracleOptions { engines: vec!["retry".to_owned()], ..OracleOptions::default() };
         assert_eq!(programs(&engines, &asked, false), [baseline, retry(Reach::All)]);
     }
 }

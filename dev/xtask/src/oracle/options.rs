@@ -22,7 +22,7 @@ impl User {
 /// Runs GNU's own tests of cp with haul as cp. Without a selection, the task chooses.
 #[derive(Debug, Default, Parser)]
 #[command(name = "cargo xtask oracle", disable_help_subcommand = true)]
-pub(crate) struct Options {
+pub(crate) struct OracleOptions {
     /// Versions of the suite
     #[arg(long = "suite", value_name = "VERSION", num_args = 1..)]
     pub(crate) suites: Vec<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) list: bool,
 }
 
-impl Options {
+impl OracleOptions {
     pub(crate) fn wants_suite(&self, version: &str) -> bool {
         self.suites.is_empty() || self.suites.iter().any(|wanted| wanted == version)
     }
@@ -65,8 +65,8 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Options, clap::Error> {
-        Options::try_parse_from(["oracle"].into_iter().chain(line.split_whitespace()))
+    fn parse(line: &str) -> Result<OracleOptions, clap::Error> {
+        OracleOptions::try_parse_from(["oracle"].into_iter().chain(line.split_whitespace()))
     }
 
     #[test]

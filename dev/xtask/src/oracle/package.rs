@@ -19,7 +19,7 @@ use super::build::quietly;
 use super::fetch;
 use super::ground::become_user;
 use super::options::User;
-use crate::steps::{Failure, is_installed, output_of, run, say};
+use crate::steps::{StepFailure, is_installed, output_of, run, say};
 
 pub(crate) const NAME: &str = "package";
 
@@ -72,7 +72,7 @@ struct Built {
 
 impl Builder<'_> {
     /// Builds and compares both packages. Sources are fetched to `archive`.
-    pub(crate) fn check(&self, archive: &Path) -> Result<(), Failure> {
+    pub(crate) fn check(&self, archive: &Path) -> Result<(), StepFailure> {
         let missing: Vec<_> = NEEDS.into_iter().filter(|program| !is_installed(program)).collect();
         if !missing.is_empty() {
             say(&format!("SKIPPED {NAME}: needs the commands {}", missing.join(", ")));
@@ -97,12 +97,16 @@ impl Builder<'_> {
         }
     }
 
-    fn compare(&self, name: &str, unpack: &dyn Fn(&Path) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn compare(
+        &self,
+        name: &str,
+        unpack: &dyn Fn(&Path) -> Result<(), StepFailure>,
+    ) -> Result<(), StepFailure> {
         let baseline = self.build(name, "baseline", self.baseline, unpack)?;
         let haul = self.build(name, "haul", self.haul, unpack)?;
         if baseline.calls == 0 || haul.calls != baseline.calls {
             let calls = format!("{} calls of cp, {} with GNU's", haul.calls, baseline.calls);
-            return Err(Failure(format!("package {name}: {calls}")));
+            return Err(StepFailure(format!("package {name}: {calls}")));
         }
         if fs::read(&baseline.file)? == fs::read(&haul.file)? {
             say(&format!("package {name}: the same with haul and with GNU cp, {} calls each", haul.calls));
@@ -114,7 +118,7 @@ impl Builder<'_> {
         };
         let (missing, extra) = (only(&expected, &found), only(&found, &expected));
         say(&format!("package {name}, only with GNU cp:\n    {missing}\n  only with haul:\n    {extra}"));
-        Err(Failure(format!("package {name}: {} differs from GNU's", haul.file.display())))
+        Err(StepFailure(format!("package {name}: {} differs from GNU's", haul.file.display())))
     }
 
     /// Builds a package at the same path for every `cp`, then moves it away.
@@ -123,8 +127,8 @@ impl Builder<'_> {
         name: &str,
         program_name: &str,
         program: &Path,
-        unpack: &dyn Fn(&Path) -> Result<(), Failure>,
-    ) -> Result<Built, Failure> {
+        unpack: &dyn Fn(&Path) -> Result<(), StepFailure>,
+    ) -> Result<Built, StepFailure> {
         let place = self.folder.join(name);
         if place.exists() {
             fs::remove_dir_all(&place)?;
@@ -145,7 +149,7 @@ impl Builder<'_> {
             run(Command::new("chown").args(["-R", "65534:65534"]).arg(&place))?;
         }
         words.extend(["fakeroot", "debian/rules", "binary"]);
-        let Some((first, rest)) = words.split_first() else { return Err(Failure(String::new())) };
+        let Some((first, rest)) = words.split_first() else { return Err(StepFailure(String::new())) };
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", tools.display());
         let mut command = Command::new(first);
         command.args(rest).current_dir(&source).env_clear();
@@ -160,18 +164,18 @@ impl Builder<'_> {
 }
 
 /// Finds the package that was built in a directory.
-fn package_in(folder: &Path) -> Result<PathBuf, Failure> {
+fn package_in(folder: &Path) -> Result<PathBuf, StepFailure> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "deb") {
             return Ok(path);
         }
     }
-    Err(Failure(format!("no package was built in {}", folder.display())))
+    Err(StepFailure(format!("no package was built in {}", folder.display())))
 }
 
 /// Lists a package's control fields and files, with owners, modes and times.
-fn listing(package: &Path) -> Result<Vec<String>, Failure> {
+fn listing(package: &Path) -> Result<Vec<String>, StepFailure> {
     let mut lines = Vec::new();
     for what in ["--field", "--contents"] {
         let text = output_of(Command::new("dpkg-deb").arg(what).arg(package))?;

@@ -1,9 +1,9 @@
 //! Reports the results: a table per suite, user and file system, totals, and regressions
 //! from the baseline.
 
-use super::run::{Outcome, Verdict};
-use super::stage::Program;
-use crate::steps::{Failure, say};
+use super::run::{TestOutcome, TestVerdict};
+use super::stage::TestedProgram;
+use crate::steps::{StepFailure, say};
 
 /// The outcomes for one suite, user and file system.
 #[derive(Debug)]
@@ -11,9 +11,9 @@ pub(crate) struct Table {
     /// For example `9.7 root ext4`.
     pub(crate) title: String,
     /// The programs; the baseline comes first.
-    pub(crate) programs: Vec<Program>,
+    pub(crate) programs: Vec<TestedProgram>,
     /// Each test and its outcomes, in the order of the programs.
-    pub(crate) rows: Vec<(String, Vec<Option<Outcome>>)>,
+    pub(crate) rows: Vec<(String, Vec<Option<TestOutcome>>)>,
 }
 
 /// The verdicts, as rows and totals name them.
@@ -46,12 +46,12 @@ impl Table {
         let mut lines = Vec::new();
         for (test, outcomes) in &self.rows {
             let Some((Some(baseline), others)) = outcomes.split_first() else { continue };
-            if baseline.verdict != Verdict::Pass {
+            if baseline.verdict != TestVerdict::Pass {
                 continue;
             }
             for (program, outcome) in self.programs.iter().skip(1).zip(others) {
                 let Some(outcome) = outcome else { continue };
-                if !matches!(outcome.verdict, Verdict::Pass | Verdict::NotApplicable(_)) {
+                if !matches!(outcome.verdict, TestVerdict::Pass | TestVerdict::NotApplicable(_)) {
                     lines.push(format!(
                         "{} {test}, {}: {}, see {}",
                         self.title,
@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-fn row(test: &str, outcomes: &[Option<Outcome>]) -> String {
+fn row(test: &str, outcomes: &[Option<TestOutcome>]) -> String {
     let cells: String = outcomes
         .iter()
         .map(|outcome| match outcome {
@@ -75,29 +75,29 @@ fn row(test: &str, outcomes: &[Option<Outcome>]) -> String {
         })
         .collect();
     let reasons = outcomes.iter().flatten().filter_map(|outcome| match &outcome.verdict {
-        Verdict::Skip(reason) | Verdict::Error(reason) => Some(reason.as_str()),
-        Verdict::NotApplicable(reason) => Some(reason),
-        Verdict::Pass | Verdict::Fail => None,
+        TestVerdict::Skip(reason) | TestVerdict::Error(reason) => Some(reason.as_str()),
+        TestVerdict::NotApplicable(reason) => Some(reason),
+        TestVerdict::Pass | TestVerdict::Fail => None,
     });
     let mut reasons: Vec<_> = reasons.collect();
     reasons.dedup();
     format!("  {test:<32}{cells}{}", reasons.join("; "))
 }
 
-fn word(verdict: &Verdict) -> &'static str {
+fn word(verdict: &TestVerdict) -> &'static str {
     match verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-        Verdict::Skip(_) => "SKIP",
-        Verdict::Error(_) => "ERROR",
-        Verdict::NotApplicable(_) => "N/A",
+        TestVerdict::Pass => "PASS",
+        TestVerdict::Fail => "FAIL",
+        TestVerdict::Skip(_) => "SKIP",
+        TestVerdict::Error(_) => "ERROR",
+        TestVerdict::NotApplicable(_) => "N/A",
     }
 }
 
 /// Prints the totals of all tables, and the list of regressions.
-pub(crate) fn conclude(tables: &[Table]) -> Result<(), Failure> {
+pub(crate) fn print_and_check(tables: &[Table]) -> Result<(), StepFailure> {
     if tables.is_empty() {
-        return Err(Failure(
+        return Err(StepFailure(
             "no test was run: nothing fits what was asked for, or can be run here".to_owned(),
         ));
     }
@@ -110,7 +110,7 @@ pub(crate) fn conclude(tables: &[Table]) -> Result<(), Failure> {
     }
     say("\nbaseline passes, haul does not:");
     regressions.iter().for_each(|line| say(&format!("  {line}")));
-    Err(Failure(format!("{} tests that GNU cp passes go wrong", regressions.len())))
+    Err(StepFailure(format!("{} tests that GNU cp passes go wrong", regressions.len())))
 }
 
 #[cfg(test)]
@@ -119,15 +119,15 @@ mod tests {
 
     use super::*;
 
-    fn outcome(verdict: Verdict) -> Option<Outcome> {
-        Some(Outcome { verdict, log: PathBuf::from("/logs/x.log"), seconds: 0.5 })
+    fn outcome(verdict: TestVerdict) -> Option<TestOutcome> {
+        Some(TestOutcome { verdict, log: PathBuf::from("/logs/x.log"), seconds: 0.5 })
     }
 
-    fn table(rows: Vec<(Verdict, Verdict)>) -> Table {
+    fn table(rows: Vec<(TestVerdict, TestVerdict)>) -> Table {
         let rows = rows.into_iter().enumerate();
         Table {
             title: "9.7 root ext4".to_owned(),
-            programs: vec![Program::Baseline, Program::Haul(Some("retry".to_owned()))],
+            programs: vec![TestedProgram::Baseline, TestedProgram::Haul(Some("retry".to_owned()))],
             rows: rows
                 .map(|(test, (first, second))| {
                     (format!("cp/{test}.sh"), vec![outcome(first), outcome(second)])
@@ -138,14 +138,14 @@ mod tests {
 
     #[test]
     fn what_only_the_baseline_passes_is_listed() {
-        let skip = || Verdict::Skip("no".to_owned());
+        let skip = || TestVerdict::Skip("no".to_owned());
         let table = table(vec![
-            (Verdict::Pass, Verdict::Pass),
-            (Verdict::Pass, Verdict::Fail),
-            (Verdict::Pass, skip()),
-            (Verdict::Pass, Verdict::NotApplicable("other")),
-            (Verdict::Fail, Verdict::Fail),
-            (skip(), Verdict::Fail),
+            (TestVerdict::Pass, TestVerdict::Pass),
+            (TestVerdict::Pass, TestVerdict::Fail),
+            (TestVerdict::Pass, skip()),
+            (TestVerdict::Pass, TestVerdict::NotApplicable("other")),
+            (TestVerdict::Fail, TestVerdict::Fail),
+            (skip(), TestVerdict::Fail),
         ]);
         assert_eq!(
             table.regressions(),
@@ -156,13 +156,13 @@ mod tests {
         );
         let totals = "  1 pass   3 fail   1 skip   0 error   1 not applicable";
         assert!(table.totals()[1].ends_with(totals), "{:?}", table.totals());
-        assert!(conclude(&[table]).is_err() && conclude(&[]).is_err());
-        assert!(conclude(&[self::table(vec![(Verdict::Pass, Verdict::Pass)])]).is_ok());
+        assert!(print_and_check(&[table]).is_err() && print_and_check(&[]).is_err());
+        assert!(print_and_check(&[self::table(vec![(TestVerdict::Pass, TestVerdict::Pass)])]).is_ok());
     }
 
     #[test]
     fn a_test_that_a_program_left_out_is_no_failure() {
-        let mut table = table(vec![(Verdict::Pass, Verdict::Pass)]);
+        let mut table = table(vec![(TestVerdict::Pass, TestVerdict::Pass)]);
         table.rows[0].1[1] = None;
         assert!(table.regressions().is_empty());
     }

@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use super::ground::{EXTRA_GROUPS, become_user};
 use super::options::User;
 use super::select::{is_long, tries_every_program, why_not_applicable};
-use super::stage::{Program, Stage};
-use crate::steps::{Failure, cannot_run};
+use super::stage::{Stage, TestedProgram};
+use crate::steps::{StepFailure, cannot_run};
 
 /// Time limit of a test, in seconds.
 const SECONDS_MAX: &str = "240";
@@ -20,7 +20,7 @@ const SECONDS_MAX: &str = "240";
 const SHELL: &str = "umask 022; exec \"$@\" 9>&2";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum TestVerdict {
     Pass,
     Fail,
     /// It can't run here, for this reason.
@@ -32,13 +32,13 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) verdict: Verdict,
+pub(crate) struct TestOutcome {
+    pub(crate) verdict: TestVerdict,
     pub(crate) log: PathBuf,
     pub(crate) seconds: f64,
 }
 
-/// Which tests of a table a program runs.
+/// Tests of a table that a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     All,
@@ -49,7 +49,7 @@ pub(crate) enum Reach {
 /// A column of a table: a program and how to test it.
 #[derive(Debug)]
 pub(crate) struct Column {
-    pub(crate) program: Program,
+    pub(crate) program: TestedProgram,
     pub(crate) stage: Stage,
     pub(crate) logs: PathBuf,
     pub(crate) reach: Reach,
@@ -66,22 +66,24 @@ pub(crate) struct Round<'a> {
 impl Round<'_> {
     /// Runs every test for every column. Returns a row per test with an entry per column, which is
     /// `None` if the column excludes the test.
-    pub(crate) fn run(&self) -> Result<Vec<Vec<Option<Outcome>>>, Failure> {
+    pub(crate) fn run(&self) -> Result<Vec<Vec<Option<TestOutcome>>>, StepFailure> {
         let row = |test: &String| self.columns.par_iter().map(|column| self.cell(test, column)).collect();
         self.tests.par_iter().map(row).collect()
     }
 
-    fn cell(&self, test: &str, column: &Column) -> Result<Option<Outcome>, Failure> {
+    fn cell(&self, test: &str, column: &Column) -> Result<Option<TestOutcome>, StepFailure> {
         if column.reach == Reach::Copying && (!test.starts_with("cp/") || is_long(test)) {
             return Ok(None);
         }
         self.one(test, column).map(Some)
     }
 
-    fn one(&self, test: &str, column: &Column) -> Result<Outcome, Failure> {
+    fn one(&self, test: &str, column: &Column) -> Result<TestOutcome, StepFailure> {
         let log = column.logs.join(format!("{}.log", test.replace('/', "-")));
-        if let (Program::Haul(_), Some(reason)) = (&column.program, why_not_applicable(self.version, test)) {
-            return Ok(Outcome { verdict: Verdict::NotApplicable(reason), log, seconds: 0.0 });
+        if let (TestedProgram::Haul(_), Some(reason)) =
+            (&column.program, why_not_applicable(self.version, test))
+        {
+            return Ok(TestOutcome { verdict: TestVerdict::NotApplicable(reason), log, seconds: 0.0 });
         }
         let out = fs::File::create(&log)?.into_parts().0;
         let mut command = self.command(test, &column.stage);
@@ -91,7 +93,7 @@ impl Round<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         let said = fs::read(&log)?;
         let verdict = verdict(status.code(), &String::from_utf8_lossy(&said));
-        Ok(Outcome { verdict, log, seconds })
+        Ok(TestOutcome { verdict, log, seconds })
     }
 
     /// Builds the command line of a test, with the environment set by the suite's makefile.
@@ -151,16 +153,16 @@ impl Round<'_> {
 }
 
 /// Derives the verdict from the exit status and the output.
-fn verdict(status: Option<i32>, said: &str) -> Verdict {
+fn verdict(status: Option<i32>, said: &str) -> TestVerdict {
     match status {
-        Some(0) => Verdict::Pass,
+        Some(0) => TestVerdict::Pass,
         Some(77) => {
-            Verdict::Skip(said.lines().rev().find_map(reason).unwrap_or("gives no reason").to_owned())
+            TestVerdict::Skip(said.lines().rev().find_map(reason).unwrap_or("gives no reason").to_owned())
         }
-        Some(99) => Verdict::Error("set-up failure".to_owned()),
-        Some(124 | 137) => Verdict::Error(format!("given up after {SECONDS_MAX} seconds")),
-        Some(_) => Verdict::Fail,
-        None => Verdict::Error("killed".to_owned()),
+        Some(99) => TestVerdict::Error("set-up failure".to_owned()),
+        Some(124 | 137) => TestVerdict::Error(format!("given up after {SECONDS_MAX} seconds")),
+        Some(_) => TestVerdict::Fail,
+        None => TestVerdict::Error("killed".to_owned()),
     }
 }
 
@@ -171,7 +173,7 @@ fn reason(line: &str) -> Option<&str> {
 }
 
 /// Creates an empty directory for the logs of a column.
-pub(crate) fn make_logs(folder: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn make_logs(folder: &Path) -> Result<PathBuf, StepFailure> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
@@ -185,13 +187,13 @@ mod tests {
 
     #[test]
     fn statuses_and_words_make_verdicts() {
-        assert_eq!(verdict(Some(0), "acl.sh: skipped test: no"), Verdict::Pass);
-        assert_eq!(verdict(Some(1), ""), Verdict::Fail);
+        assert_eq!(verdict(Some(0), "acl.sh: skipped test: no"), TestVerdict::Pass);
+        assert_eq!(verdict(Some(1), ""), TestVerdict::Fail);
         let said = "+ warn_ 'acl.sh: skipped test: quoted'\nacl.sh: skipped test: needs setfacl\n+ exit 77\n";
-        assert_eq!(verdict(Some(77), said), Verdict::Skip("needs setfacl".to_owned()));
-        assert_eq!(verdict(Some(77), ""), Verdict::Skip("gives no reason".to_owned()));
-        assert!(matches!(verdict(Some(99), ""), Verdict::Error(_)));
-        assert!(matches!(verdict(Some(124), ""), Verdict::Error(_)));
-        assert!(matches!(verdict(None, ""), Verdict::Error(_)));
+        assert_eq!(verdict(Some(77), said), TestVerdict::Skip("needs setfacl".to_owned()));
+        assert_eq!(verdict(Some(77), ""), TestVerdict::Skip("gives no reason".to_owned()));
+        assert!(matches!(verdict(Some(99), ""), TestVerdict::Error(_)));
+        assert!(matches!(verdict(Some(124), ""), TestVerdict::Error(_)));
+        assert!(matches!(verdict(None, ""), TestVerdict::Error(_)));
     }
 }

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use fs_err as fs;
 
-use crate::steps::Failure;
+use crate::steps::StepFailure;
 
 /// Tests outside of the `cp` directory that run `cp` and check its result, but name other programs
 /// as their subject.
 const ALSO: [&str; 2] = ["misc/close-stdout.sh", "mv/trailing-slash.sh"];
 
-/// Tests of all programs; their directory depends on the version. They are told that `cp`
-/// is the only one.
+/// Tests of all programs; their directory depends on the version. They run with `cp` as the only
+/// program.
 const EVERY_PROGRAM: [&str; 3] = ["help-version.sh", "usage_vs_getopt.sh", "invalid-opt.pl"];
 
 /// Tests that take ten seconds or more. They don't depend on user, file system or engine, so one
@@ -38,7 +38,7 @@ const NOT_APPLICABLE: [(&str, &str, &str); 2] = [
 ];
 
 /// Lists a suite's tests of `cp`, in the form `cp/link.sh`.
-pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, Failure> {
+pub(crate) fn tests(suite: &Path) -> Result<Vec<String>, StepFailure> {
     let folder = suite.join("tests");
     let mut names = BTreeSet::new();
     for group in fs::read_dir(&folder)? {

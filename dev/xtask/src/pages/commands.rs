@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use fs_err as fs;
 
 use super::markdown::Page;
-use crate::steps::{Failure, workspace};
+use crate::steps::{StepFailure, workspace};
 
 /// Long options by command.
-type Options = BTreeMap<String, BTreeSet<String>>;
+type CommandOptions = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns a line for each option that is in no help text.
-pub(super) fn mistakes(pages: &BTreeMap<String, Page>) -> Result<Vec<String>, Failure> {
+pub(super) fn mistakes(pages: &BTreeMap<String, Page>) -> Result<Vec<String>, StepFailure> {
     let options = read()?;
     let any: BTreeSet<_> = options.values().flatten().cloned().collect();
     let mut mistakes = Vec::new();
@@ -37,15 +37,15 @@ pub(super) fn mistakes(pages: &BTreeMap<String, Page>) -> Result<Vec<String>, Fa
 }
 
 /// Reads the long options from the help text of each command.
-fn read() -> Result<Options, Failure> {
-    let mut options = Options::new();
+fn read() -> Result<CommandOptions, StepFailure> {
+    let mut options = CommandOptions::new();
     for entry in fs::read_dir(workspace().join("docs/help"))? {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         options.insert(name, long_options(&fs::read_to_string(&path)?).map(str::to_owned).collect());
     }
     if options.values().all(BTreeSet::is_empty) {
-        return Err(Failure("docs/help has no options".to_owned()));
+        return Err(StepFailure("docs/help has no options".to_owned()));
     }
     Ok(options)
 }

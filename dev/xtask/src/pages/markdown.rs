@@ -1,4 +1,4 @@
-//! What a Markdown page has: links, anchors, code, and cells of tables.
+//! Parser for the parts of a Markdown page: links, anchors, code, and cells of tables.
 
 use std::ops::Range;
 

@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fs_err as fs;
 
-use crate::steps::{Failure, known_files, say, workspace};
+use crate::steps::{StepFailure, known_files, say, workspace};
 use markdown::Page;
 
 /// The table of contents of the site.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Checks links, contents and commands of all pages.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), StepFailure> {
     say("==> pages");
     let files: BTreeSet<_> = known_files()?.into_iter().collect();
     let pages = parsed(&files)?;
@@ -30,11 +30,11 @@ pub(crate) fn check() -> Result<(), Failure> {
     mistakes.iter().for_each(|mistake| say(mistake));
     match mistakes.len() {
         0 => Ok(()),
-        count => Err(Failure(format!("{count} mistakes in Markdown pages"))),
+        count => Err(StepFailure(format!("{count} mistakes in Markdown pages"))),
     }
 }
 
-fn parsed(files: &BTreeSet<String>) -> Result<BTreeMap<String, Page>, Failure> {
+fn parsed(files: &BTreeSet<String>) -> Result<BTreeMap<String, Page>, StepFailure> {
     let pages = files.iter().filter(|path| path.ends_with(".md"));
     let parse = |path: &String| Ok((path.clone(), Page::parse(&fs::read_to_string(workspace().join(path))?)));
     pages.map(parse).collect()

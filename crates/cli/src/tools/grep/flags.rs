@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStringExt;
 
 use haul_grep::{Binary, Directories, Show, Syntax};
 
-use crate::flags::Action::{Optional, Plain, Required, Word};
+use crate::flags::Action::{AnyValue, Optional, Plain, Required};
 use crate::flags::shared::MACHINE;
 use crate::flags::values::Words;
-use crate::flags::{Arguments, Command, Error, Shared, Sharing, Value, When};
+use crate::flags::{AppletCommand, Arguments, FlagError, SharedArguments, Sharing, Value, When};
 
-pub(super) static COMMAND: Command<Line> = Command {
+pub(super) static COMMAND: AppletCommand<GrepArguments> = AppletCommand {
     usage: &["[OPTION]... PATTERNS [FILE]..."],
     about: "Print the lines of each FILE that match PATTERNS.\n\
             Without FILE, search standard input, or with -r the current directory.",
@@ -43,8 +43,8 @@ Differences from GNU grep:
 };
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
-    pub(super) shared: Shared,
+pub(super) struct GrepArguments {
+    pub(super) shared: SharedArguments,
     pub(super) operands: Vec<OsString>,
     /// Matchers, in order.
     pub(super) matchers: Vec<Syntax>,
@@ -71,7 +71,7 @@ pub(super) struct Line {
     pub(super) directories: Option<(Directories, bool)>,
     pub(super) devices: Option<OsString>,
     /// Flags that select files by name, in order: the last match counts.
-    pub(super) choices: Vec<(Choice, OsString)>,
+    pub(super) choices: Vec<(FileChoice, OsString)>,
     pub(super) exclude_dir: Vec<OsString>,
     /// The last of `-l` and `-L`.
     pub(super) list: Option<Show>,
@@ -89,16 +89,16 @@ pub(super) struct Line {
     pub(super) sorted: bool,
 }
 
-/// How a flag selects files by name.
+/// Effect of a flag that selects files by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum FileChoice {
     Include,
     Exclude,
     ExcludeFrom,
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for GrepArguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -107,7 +107,7 @@ impl Arguments for Line {
     }
 }
 
-impl Line {
+impl GrepArguments {
     /// `-NUM`. Digits of one word are one number, even with other letters between them.
     fn number(&mut self, digits: Value<'_>) {
         if self.number.0 != digits.word {
@@ -117,12 +117,12 @@ impl Line {
         self.context = Some(OsString::from_vec(self.number.1.clone()));
     }
 
-    fn binary_files(&mut self, value: Value<'_>) -> Result<(), Error> {
+    fn binary_files(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.binary = Some(match value.bytes {
             b"binary" => Binary::Tell,
             b"text" => Binary::Text,
             b"without-match" => Binary::WithoutMatch,
-            _ => return Err(Error::Sentence("unknown binary-files type".to_owned())),
+            _ => return Err(FlagError::Sentence("unknown binary-files type".to_owned())),
         });
         Ok(())
     }
@@ -143,99 +143,119 @@ const COLORS: &Words<When> = &[
     ("if-tty", When::Auto),
 ];
 
-type Flag = crate::flags::Flag<Line>;
+type GrepFlag = crate::flags::FlagSpec<GrepArguments>;
 
-static PATTERNS: &[Flag] = &[
-    Flag::gnu(
+static PATTERNS: &[GrepFlag] = &[
+    GrepFlag::gnu(
         "-E --extended-regexp",
         Plain(|line| line.matchers.push(Syntax::Extended)),
         "PATTERNS are extended regular expressions",
     ),
-    Flag::gnu("-F --fixed-strings", Plain(|line| line.matchers.push(Syntax::Fixed)), "PATTERNS are strings"),
-    Flag::gnu(
+    GrepFlag::gnu(
+        "-F --fixed-strings",
+        Plain(|line| line.matchers.push(Syntax::Fixed)),
+        "PATTERNS are strings",
+    ),
+    GrepFlag::gnu(
         "-G --basic-regexp",
         Plain(|line| line.matchers.push(Syntax::Basic)),
         "PATTERNS are basic regular expressions (the default)",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-P --perl-regexp",
         Plain(|line| line.matchers.push(Syntax::Perl)),
         "PATTERNS are Perl-compatible regular expressions, as in PCRE2",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-e --regexp",
-        Word("PATTERNS", |line, value| line.regexp.push(value.os())),
+        AnyValue("PATTERNS", |line, value| line.regexp.push(value.os())),
         "search for PATTERNS; may be repeated",
     ),
-    Flag::gnu("-f --file", Word("FILE", |line, value| line.file.push(value.os())), "read PATTERNS from FILE"),
-    Flag::gnu("-i --ignore-case", Plain(|line| line.ignore_case = true), "ignore case in patterns and files")
-        .also("-y"),
-    Flag::gnu("--no-ignore-case", Plain(|line| line.ignore_case = false), "match case (the default)"),
-    Flag::gnu("-w --word-regexp", Plain(|line| line.word_regexp = true), "match only whole words"),
-    Flag::gnu("-x --line-regexp", Plain(|line| line.line_regexp = true), "match only whole lines"),
-    Flag::gnu("-z --null-data", Plain(|line| line.null_data = true), "lines end with a NUL byte"),
+    GrepFlag::gnu(
+        "-f --file",
+        AnyValue("FILE", |line, value| line.file.push(value.os())),
+        "read PATTERNS from FILE",
+    ),
+    GrepFlag::gnu(
+        "-i --ignore-case",
+        Plain(|line| line.ignore_case = true),
+        "ignore case in patterns and files",
+    )
+    .also("-y"),
+    GrepFlag::gnu("--no-ignore-case", Plain(|line| line.ignore_case = false), "match case (the default)"),
+    GrepFlag::gnu("-w --word-regexp", Plain(|line| line.word_regexp = true), "match only whole words"),
+    GrepFlag::gnu("-x --line-regexp", Plain(|line| line.line_regexp = true), "match only whole lines"),
+    GrepFlag::gnu("-z --null-data", Plain(|line| line.null_data = true), "lines end with a NUL byte"),
 ];
 
-static GENERAL: &[Flag] = &[
-    Flag::gnu(
+static GENERAL: &[GrepFlag] = &[
+    GrepFlag::gnu(
         "-s --no-messages",
         Plain(|line| line.no_messages = true),
         "print no errors about unreadable files",
     ),
-    Flag::gnu("-v --invert-match", Plain(|line| line.invert_match = true), "select lines that do not match"),
-    Flag::version("-V --version"),
-    Flag::help("--help"),
+    GrepFlag::gnu(
+        "-v --invert-match",
+        Plain(|line| line.invert_match = true),
+        "select lines that do not match",
+    ),
+    GrepFlag::version("-V --version"),
+    GrepFlag::help("--help"),
 ];
 
-static OUTPUT: &[Flag] = &[
-    Flag::gnu(
+static OUTPUT: &[GrepFlag] = &[
+    GrepFlag::gnu(
         "-m --max-count",
-        Word("NUM", |line, value| line.max_count = Some(value.os())),
+        AnyValue("NUM", |line, value| line.max_count = Some(value.os())),
         "stop searching a file after NUM selected lines",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-b --byte-offset",
         Plain(|line| line.byte_offset = true),
         "prefix lines with their byte offset",
     ),
-    Flag::gnu("-n --line-number", Plain(|line| line.line_number = true), "prefix lines with their number"),
-    Flag::gnu("--line-buffered", Plain(|line| line.line_buffered = true), "flush output after each line"),
-    Flag::gnu(
+    GrepFlag::gnu(
+        "-n --line-number",
+        Plain(|line| line.line_number = true),
+        "prefix lines with their number",
+    ),
+    GrepFlag::gnu("--line-buffered", Plain(|line| line.line_buffered = true), "flush output after each line"),
+    GrepFlag::gnu(
         "-H --with-filename",
         Plain(|line| line.with_filename = Some(true)),
         "prefix lines with the file name",
     ),
-    Flag::gnu("-h --no-filename", Plain(|line| line.with_filename = Some(false)), "print no file names"),
-    Flag::gnu(
+    GrepFlag::gnu("-h --no-filename", Plain(|line| line.with_filename = Some(false)), "print no file names"),
+    GrepFlag::gnu(
         "--label",
-        Word("LABEL", |line, value| line.label = Some(value.os())),
+        AnyValue("LABEL", |line, value| line.label = Some(value.os())),
         "print LABEL as the name of standard input",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-o --only-matching",
         Plain(|line| line.only_matching = true),
         "print only the matching parts of lines",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-q --quiet --silent",
         Plain(|line| line.quiet = true),
         "print nothing, and stop at the first match",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "--binary-files",
-        Required("TYPE", Line::binary_files),
+        Required("TYPE", GrepArguments::binary_files),
         "treat binary files as TYPE: binary, text or without-match",
     ),
-    Flag::gnu("-a --text", Plain(|line| line.binary = Some(Binary::Text)), "same as --binary-files=text"),
-    Flag::gnu(
+    GrepFlag::gnu("-a --text", Plain(|line| line.binary = Some(Binary::Text)), "same as --binary-files=text"),
+    GrepFlag::gnu(
         "-I",
         Plain(|line| line.binary = Some(Binary::WithoutMatch)),
         "same as --binary-files=without-match",
     ),
 ];
 
-static FILES: &[Flag] = &[
-    Flag::gnu(
+static FILES: &[GrepFlag] = &[
+    GrepFlag::gnu(
         "-d --directories",
         Required("ACTION", |line, value| {
             line.directories = Some((value.choose(DIRECTORIES)?, false));
@@ -243,98 +263,98 @@ static FILES: &[Flag] = &[
         }),
         "treat directories this way: read, recurse or skip",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-D --devices",
-        Word("ACTION", |line, value| line.devices = Some(value.os())),
+        AnyValue("ACTION", |line, value| line.devices = Some(value.os())),
         "treat devices, FIFOs and sockets this way: read or skip",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-r --recursive",
         Plain(|line| line.directories = Some((Directories::Recurse, false))),
         "search directories recursively",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-R --dereference-recursive",
         Plain(|line| line.directories = Some((Directories::Recurse, true))),
         "same as -r, and follow all symbolic links",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "--include",
-        Word("GLOB", |line, value| line.choices.push((Choice::Include, value.os()))),
+        AnyValue("GLOB", |line, value| line.choices.push((FileChoice::Include, value.os()))),
         "search only files whose name matches GLOB",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "--exclude",
-        Word("GLOB", |line, value| line.choices.push((Choice::Exclude, value.os()))),
+        AnyValue("GLOB", |line, value| line.choices.push((FileChoice::Exclude, value.os()))),
         "skip files whose name matches GLOB",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "--exclude-from",
-        Word("FILE", |line, value| line.choices.push((Choice::ExcludeFrom, value.os()))),
+        AnyValue("FILE", |line, value| line.choices.push((FileChoice::ExcludeFrom, value.os()))),
         "skip files whose name matches a pattern in FILE",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "--exclude-dir",
-        Word("GLOB", |line, value| line.exclude_dir.push(value.os())),
+        AnyValue("GLOB", |line, value| line.exclude_dir.push(value.os())),
         "skip directories whose name matches GLOB",
     ),
 ];
 
-static FILE_NAMES: &[Flag] = &[
-    Flag::gnu(
+static FILE_NAMES: &[GrepFlag] = &[
+    GrepFlag::gnu(
         "-L --files-without-match",
         Plain(|line| line.list = Some(Show::FilesWithout)),
         "print only the names of files without matches",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-l --files-with-matches",
         Plain(|line| line.list = Some(Show::FilesWith)),
         "print only the names of files with matches",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-c --count",
         Plain(|line| line.count = true),
         "print only the number of selected lines per file",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-T --initial-tab",
         Plain(|line| line.initial_tab = true),
         "align the text of lines at a tab stop",
     ),
-    Flag::gnu("-Z --null", Plain(|line| line.null = true), "end file names with a NUL byte"),
+    GrepFlag::gnu("-Z --null", Plain(|line| line.null = true), "end file names with a NUL byte"),
 ];
 
-static CONTEXT: &[Flag] = &[
-    Flag::gnu(
+static CONTEXT: &[GrepFlag] = &[
+    GrepFlag::gnu(
         "-B --before-context",
-        Word("NUM", |line, value| line.before_context = Some(value.os())),
+        AnyValue("NUM", |line, value| line.before_context = Some(value.os())),
         "print NUM lines before each match",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-A --after-context",
-        Word("NUM", |line, value| line.after_context = Some(value.os())),
+        AnyValue("NUM", |line, value| line.after_context = Some(value.os())),
         "print NUM lines after each match",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "-C --context",
-        Word("NUM", |line, value| line.context = Some(value.os())),
+        AnyValue("NUM", |line, value| line.context = Some(value.os())),
         "print NUM lines before and after each match; also -NUM",
     ),
-    Flag::gnu("-NUM", Word("NUM", Line::number), "same as --context=NUM"),
-    Flag::gnu(
+    GrepFlag::gnu("-NUM", AnyValue("NUM", GrepArguments::number), "same as --context=NUM"),
+    GrepFlag::gnu(
         "--group-separator",
-        Word("SEP", |line, value| line.group_separator = Some(Some(value.os()))),
+        AnyValue("SEP", |line, value| line.group_separator = Some(Some(value.os()))),
         "print SEP between groups of lines",
     ),
-    Flag::gnu(
+    GrepFlag::gnu(
         "--no-group-separator",
         Plain(|line| line.group_separator = Some(None)),
         "print nothing between groups of lines",
     ),
 ];
 
-static COLOR: &[Flag] = &[
-    Flag::gnu(
+static COLOR: &[GrepFlag] = &[
+    GrepFlag::gnu(
         "--color --colour",
         Optional("WHEN", |line, value| {
             line.color = Some(value.map_or(Ok(When::Auto), |value| value.choose(COLORS))?);
@@ -342,10 +362,10 @@ static COLOR: &[Flag] = &[
         }),
         "highlight matches in colour, as GREP_COLORS says: always, never or auto (on a terminal; the default for WHEN)",
     ),
-    Flag::gnu("-U --binary", Plain(|_| ()), ""),
+    GrepFlag::gnu("-U --binary", Plain(|_| ()), ""),
 ];
 
-static OWN: &[Flag] = &[Flag::own(
+static OWN: &[GrepFlag] = &[GrepFlag::own(
     "--sort",
     Required("ORDER", |line, value| {
         value.choose(&[("path", true), ("none", false)]).map(|sorted| line.sorted = sorted)
@@ -358,8 +378,8 @@ static OWN: &[Flag] = &[Flag::own(
 mod tests {
     use super::*;
 
-    fn context(words: &[&str]) -> (Option<OsString>, Line) {
-        let mut line = Line::default();
+    fn context(words: &[&str]) -> (Option<OsString>, GrepArguments) {
+        let mut line = GrepArguments::default();
         let words: Vec<_> = words.iter().map(OsString::from).collect();
         COMMAND.parse(&mut line, &words, false).unwrap();
         (line.context.clone(), line)

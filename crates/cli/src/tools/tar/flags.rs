@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use haul_tar::{Existing, Format, MemberOrder, Ownership};
 
-use super::{Line, Method, Step, values};
-use crate::flags::Action::{Plain, Required, Word};
+use super::{CompressionMethod, TarArguments, TarStep, values};
+use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{Bounds, Words};
-use crate::flags::{Command, Error, Sharing, Value};
+use crate::flags::{AppletCommand, FlagError, Sharing, Value};
 
-pub(super) static COMMAND: Command<Line> = Command {
+pub(super) static COMMAND: AppletCommand<TarArguments> = AppletCommand {
     usage: &["-c|-x|-t [OPTION]... [-f ARCHIVE] [-C DIR] [NAME]..."],
     about: "Create, list or extract archives, many files at once.",
     sections: &[("", GENERAL), ("Creating archives", CREATING), ("Extracting archives", EXTRACTING)],
@@ -41,96 +41,108 @@ fn program(value: Value<'_>) -> Vec<OsString> {
     words.map(|word| OsStr::from_bytes(word).to_owned()).collect()
 }
 
-type Flag = crate::flags::Flag<Line>;
+type TarFlag = crate::flags::FlagSpec<TarArguments>;
 
-static GENERAL: &[Flag] = &[
-    Flag::gnu("-c --create", Plain(|line| line.create = true), "create an archive"),
-    Flag::gnu(
+static GENERAL: &[TarFlag] = &[
+    TarFlag::gnu("-c --create", Plain(|line| line.create = true), "create an archive"),
+    TarFlag::gnu(
         "-x --extract --get",
         Plain(|line| line.extract = true),
         "extract members; all if none are named",
     ),
-    Flag::gnu("-t --list", Plain(|line| line.list = true), "list members; all if none are named"),
-    Flag::gnu(
+    TarFlag::gnu("-t --list", Plain(|line| line.list = true), "list members; all if none are named"),
+    TarFlag::gnu(
         "-f --file",
-        Word("ARCHIVE", |line, value| line.file.push(value.os())),
+        AnyValue("ARCHIVE", |line, value| line.file.push(value.os())),
         "read or write ARCHIVE; - is standard input or output",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-C --directory",
-        Word("DIR", |line, value| line.steps.push(Step::Directory(value.os()))),
+        AnyValue("DIR", |line, value| line.steps.push(TarStep::Directory(value.os()))),
         "change to DIR for the names that follow",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-v --verbose",
         Plain(|line| line.verbose = line.verbose.saturating_add(1)),
         "print member names; twice, with details",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-z --gzip --gunzip --ungzip",
-        Plain(|line| line.methods.push(Method::Gzip)),
+        Plain(|line| line.methods.push(CompressionMethod::Gzip)),
         "compress or decompress with gzip",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-j --bzip2",
-        Plain(|line| line.methods.push(Method::Bzip2)),
+        Plain(|line| line.methods.push(CompressionMethod::Bzip2)),
         "compress or decompress with bzip2",
     ),
-    Flag::gnu("--zstd", Plain(|line| line.methods.push(Method::Zstd)), "compress or decompress with zstd"),
-    Flag::gnu("-J --xz", Plain(|line| line.methods.push(Method::Xz)), "compress or decompress with xz"),
-    Flag::gnu(
+    TarFlag::gnu(
+        "--zstd",
+        Plain(|line| line.methods.push(CompressionMethod::Zstd)),
+        "compress or decompress with zstd",
+    ),
+    TarFlag::gnu(
+        "-J --xz",
+        Plain(|line| line.methods.push(CompressionMethod::Xz)),
+        "compress or decompress with xz",
+    ),
+    TarFlag::gnu(
         "--lzma",
-        Plain(|line| line.methods.push(Method::Lzma)),
+        Plain(|line| line.methods.push(CompressionMethod::Lzma)),
         "read an archive compressed by lzma; compression is also recognized without the option",
     ),
-    Flag::gnu("--lzip", Plain(|line| line.methods.push(Method::Lzip)), "read an archive compressed by lzip"),
-    Flag::gnu(
+    TarFlag::gnu(
+        "--lzip",
+        Plain(|line| line.methods.push(CompressionMethod::Lzip)),
+        "read an archive compressed by lzip",
+    ),
+    TarFlag::gnu(
         "-Z --compress --uncompress",
-        Plain(|line| line.methods.push(Method::Compress)),
+        Plain(|line| line.methods.push(CompressionMethod::Compress)),
         "read an archive compressed by compress",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-I --use-compress-program",
-        Word("PROGRAM", |line, value| {
-            line.methods.push(Method::Program);
+        AnyValue("PROGRAM", |line, value| {
+            line.methods.push(CompressionMethod::Program);
             line.program = program(value);
         }),
         "compress with PROGRAM, decompress with PROGRAM -d; its arguments may follow it",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-a --auto-compress",
-        Plain(|line| line.methods.push(Method::ByName)),
+        Plain(|line| line.methods.push(CompressionMethod::ByName)),
         "choose the compression by the name of the archive",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--exclude",
-        Word("PATTERN", |line, value| line.exclude(value.os(), false)),
+        AnyValue("PATTERN", |line, value| line.exclude(value.os(), false)),
         "skip files whose name matches PATTERN",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-X --exclude-from",
-        Word("FILE", |line, value| line.exclude(value.os(), true)),
+        AnyValue("FILE", |line, value| line.exclude(value.os(), true)),
         "skip files that match a pattern in FILE",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--anchored",
         Plain(|line| line.anchored = true),
         "match later patterns at the start of names only",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-T --files-from",
-        Word("FILE", |line, value| {
-            line.steps.push(Step::NamesFrom { file: value.os(), is_anchored: line.anchored });
+        AnyValue("FILE", |line, value| {
+            line.steps.push(TarStep::NamesFrom { file: value.os(), is_anchored: line.anchored });
         }),
         "read member names from FILE, one per line",
     ),
-    Flag::gnu("--null", Plain(|line| line.null = true), "names in FILE of -T end with a NUL byte"),
-    Flag::gnu(
+    TarFlag::gnu("--null", Plain(|line| line.null = true), "names in FILE of -T end with a NUL byte"),
+    TarFlag::gnu(
         "-P --absolute-names",
         Plain(|line| line.absolute_names = true),
         "keep leading slashes and '..' in names",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--xattrs",
         Plain(|line| {
             line.xattrs = true;
@@ -138,23 +150,23 @@ static GENERAL: &[Flag] = &[
         }),
         "archive or restore extended attributes",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--xattrs-include",
-        Word("PATTERN", |line, value| {
+        AnyValue("PATTERN", |line, value| {
             line.xattrs_include.push(value.bytes.to_vec());
             line.wants_attributes();
         }),
         "same as --xattrs, but only those that match PATTERN; the default on extraction is 'user.*'",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--xattrs-exclude",
-        Word("PATTERN", |line, value| {
+        AnyValue("PATTERN", |line, value| {
             line.xattrs_exclude.push(value.bytes.to_vec());
             line.wants_attributes();
         }),
         "same as --xattrs, but skip those that match PATTERN",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--acls",
         Plain(|line| {
             line.acls = true;
@@ -162,18 +174,18 @@ static GENERAL: &[Flag] = &[
         }),
         "archive or restore access control lists",
     ),
-    Flag::gnu("-S --sparse", Plain(|line| line.sparse = true), "archive sparse files without their holes"),
-    Flag::gnu(
+    TarFlag::gnu("-S --sparse", Plain(|line| line.sparse = true), "archive sparse files without their holes"),
+    TarFlag::gnu(
         "--numeric-owner",
         Plain(|line| line.numeric_owner = true),
         "use numeric owners and groups, not names",
     ),
-    Flag::help("--help"),
-    Flag::version("--version"),
+    TarFlag::help("--help"),
+    TarFlag::version("--version"),
 ];
 
-static CREATING: &[Flag] = &[
-    Flag::gnu(
+static CREATING: &[TarFlag] = &[
+    TarFlag::gnu(
         "--format",
         Required("FORMAT", |line, value| {
             line.format = Some(value.choose(FORMATS)?);
@@ -182,7 +194,7 @@ static CREATING: &[Flag] = &[
         }),
         "archive format: pax or posix (the default), gnu, ustar",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--sort",
         Required("ORDER", |line, value| {
             line.order = Some(value.choose(ORDERS)?);
@@ -191,114 +203,118 @@ static CREATING: &[Flag] = &[
         "order of members within a directory: none (the default), inode, or name: the same archive in every \
          run and over ranks",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-h --dereference",
         Plain(|line| line.dereference = true),
         "archive the files that symbolic links point to",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--one-file-system",
         Plain(|line| line.one_file_system = true),
         "do not descend into other file systems",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--no-recursion",
-        Plain(|line| line.steps.push(Step::Recursion(false))),
+        Plain(|line| line.steps.push(TarStep::Recursion(false))),
         "archive directories without their contents",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--owner",
         Required("NAME[:UID]", |line, value| {
-            line.owner = Some(values::owner(&value.os()).map_err(Error::Sentence)?);
+            line.owner = Some(values::owner(&value.os()).map_err(FlagError::Sentence)?);
             Ok(())
         }),
         "set the owner of all members",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--group",
         Required("NAME[:GID]", |line, value| {
-            line.group = Some(values::group(&value.os()).map_err(Error::Sentence)?);
+            line.group = Some(values::group(&value.os()).map_err(FlagError::Sentence)?);
             Ok(())
         }),
         "set the group of all members",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--mode",
         Required("CHANGES", |line, value| {
-            line.mode = values::mode(&value.text()).map_err(Error::Sentence)?;
+            line.mode = values::mode(&value.text()).map_err(FlagError::Sentence)?;
             Ok(())
         }),
         "change the mode of all members, as chmod would",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--mtime",
         Required("DATE", |line, value| {
-            line.modified = Some(values::time(&value.os()).map_err(Error::Sentence)?);
+            line.modified = Some(values::time(&value.os()).map_err(FlagError::Sentence)?);
             Ok(())
         }),
         "set the modification time of all members: @SECONDS, YYYY-MM-DD [HH:MM[:SS]], optionally with \
          UTC, or a file, as a path that begins with / or .",
     ),
-    Flag::own(
+    TarFlag::own(
         "--index",
         Plain(|line| line.index = true),
         "append an index of the members and their offsets, for other programs; tar ignores it",
     ),
 ];
 
-static EXTRACTING: &[Flag] = &[
-    Flag::gnu(
+static EXTRACTING: &[TarFlag] = &[
+    TarFlag::gnu(
         "-p --preserve-permissions --same-permissions",
         Plain(|line| line.same_permissions = Some(true)),
         "restore modes exactly, ignoring the umask (the default for root)",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--no-same-permissions",
         Plain(|line| line.same_permissions = Some(false)),
         "apply the umask to modes (the default for others)",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-k --keep-old-files",
         Plain(|line| line.existing.push(("--keep-old-files", Existing::Keep))),
         "keep existing files, and report an error for each",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--skip-old-files",
         Plain(|line| line.existing.push(("--skip-old-files", Existing::Skip))),
         "keep existing files silently",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--overwrite",
         Plain(|line| line.existing.push(("--overwrite", Existing::Overwrite))),
         "overwrite existing files in place",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--same-owner",
         Plain(|line| line.ownership = Some(Ownership::Same)),
         "restore the owner of each file (the default for root)",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-o --no-same-owner",
         Plain(|line| line.ownership = Some(Ownership::Own)),
         "make the user the owner of all files (the default for others)",
     ),
-    Flag::gnu("-m --touch", Plain(|line| line.touch = true), "do not restore modification times"),
-    Flag::gnu(
+    TarFlag::gnu("-m --touch", Plain(|line| line.touch = true), "do not restore modification times"),
+    TarFlag::gnu(
         "--strip-components",
         Required("NUMBER", |line, value| {
             value.count(COMPONENTS).map(|number| line.strip_components = number)
         }),
         "remove NUMBER leading components from names",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "--keep-directory-symlink",
         Plain(|line| line.keep_directory_symlink = true),
         "extract into directories behind symbolic links",
     ),
-    Flag::gnu(
+    TarFlag::gnu(
         "-O --to-stdout",
         Plain(|line| line.to_stdout = true),
         "write file contents to standard output",
     ),
-    Flag::gnu("-i --ignore-zeros", Plain(|line| line.ignore_zeros = true), "continue past blocks of zeros"),
+    TarFlag::gnu(
+        "-i --ignore-zeros",
+        Plain(|line| line.ignore_zeros = true),
+        "continue past blocks of zeros",
+    ),
 ];

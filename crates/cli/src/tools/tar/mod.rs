@@ -21,16 +21,16 @@ use haul_tar::{
     ModeChange, Named, Operation, Options, Ownership, Represented, TarKind,
 };
 
-use super::{Call, Tool};
+use super::{AppletCall, CliTool};
 use crate::cluster::stdout_is_terminal;
-use crate::flags::{Arguments, Shared};
+use crate::flags::{Arguments, SharedArguments};
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
-use crate::task::{Executors, Work};
+use crate::task::{CliTask, Executors};
 use flags::COMMAND;
-use names::Names;
+use names::TarNames;
 
-pub(super) const TOOL: Tool = Tool {
+pub(super) const TOOL: CliTool = CliTool {
     name: "tar",
     programs: &[],
     about: "make, list or extract archives",
@@ -42,17 +42,17 @@ pub(super) const TOOL: Tool = Tool {
 const TROUBLE: u8 = 2;
 
 #[derive(Debug, Default)]
-struct Line {
-    shared: Shared,
+struct TarArguments {
+    shared: SharedArguments,
     create: bool,
     extract: bool,
     list: bool,
     file: Vec<OsString>,
     /// Directories to change to, names, and files with names, in order.
-    steps: Vec<Step>,
+    steps: Vec<TarStep>,
     verbose: u8,
     /// Compression methods, in order.
-    methods: Vec<Method>,
+    methods: Vec<CompressionMethod>,
     program: Vec<OsString>,
     /// Exclusion patterns, and files with patterns, in order.
     excluding: Vec<Excluding>,
@@ -78,7 +78,7 @@ struct Line {
     modified: Option<Timestamp>,
     index: bool,
     same_permissions: Option<bool>,
-    /// What to do with existing files, and the flags that say so.
+    /// Rules for existing files, each with its flag.
     existing: Vec<(&'static str, Existing)>,
     ownership: Option<Ownership>,
     touch: bool,
@@ -88,9 +88,9 @@ struct Line {
     ignore_zeros: bool,
 }
 
-/// How an archive is compressed, as requested.
+/// Requested compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
+enum CompressionMethod {
     Gzip,
     Bzip2,
     Zstd,
@@ -113,7 +113,7 @@ struct Excluding {
 
 /// An argument whose position matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum TarStep {
     Directory(OsString),
     Name(OsString),
     /// A list, and whether its exclusions are anchored.
@@ -121,23 +121,23 @@ enum Step {
         file: OsString,
         is_anchored: bool,
     },
-    /// Whether directories that follow are archived with their contents.
+    /// `true` to archive the directories that follow with their contents.
     Recursion(bool),
     /// Only in lists.
     Exclude(Excluding),
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for TarArguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
     fn operand(&mut self, word: &OsStr) {
-        self.steps.push(Step::Name(word.to_owned()));
+        self.steps.push(TarStep::Name(word.to_owned()));
     }
 }
 
-fn main(call: &Call<'_>) -> ExitCode {
+fn main(call: &AppletCall<'_>) -> ExitCode {
     let words = words::unbundled(call.words, |letter| COMMAND.letter_takes_argument(letter));
     let line = match call.read(&COMMAND, &words, TROUBLE) {
         Ok(line) => line,
@@ -152,19 +152,20 @@ fn main(call: &Call<'_>) -> ExitCode {
     }
 }
 
-impl Line {
+impl TarArguments {
     fn options(&self) -> Result<Options, String> {
         let operation = self.operation()?;
         let archive = self.archive()?;
-        let Names { named, directory, excluding, .. } = Names::of(&self.steps, self.null, operation)?;
+        let TarNames { named, directory, excluding, .. } = TarNames::of(&self.steps, self.null, operation)?;
         // A list of names may be empty, like the result of a search.
-        let has_list = self.steps.iter().any(|step| matches!(step, Step::NamesFrom { .. }));
+        let has_list = self.steps.iter().any(|step| matches!(step, TarStep::NamesFrom { .. }));
         if operation == Operation::Create && named.is_empty() && !has_list {
             return Err(Kind::from(TarKind::EmptyArchive).sentence().to_owned());
         }
-        let is_name = |step: &&Step| matches!(step, Step::Name(_) | Step::NamesFrom { .. });
+        let is_name = |step: &&TarStep| matches!(step, TarStep::Name(_) | TarStep::NamesFrom { .. });
         let trailing = self.steps.iter().rev().take_while(|step| !is_name(step));
-        if operation == Operation::Create && trailing.into_iter().any(|step| *step == Step::Recursion(false))
+        if operation == Operation::Create
+            && trailing.into_iter().any(|step| *step == TarStep::Recursion(false))
         {
             return Err("--no-recursion has no effect after the last name".to_owned());
         }
@@ -276,14 +277,14 @@ impl Line {
             return Err("Conflicting compression options".to_owned());
         }
         let name = match archive {
-            Archive::File(name) if method == Some(Method::ByName) => name.to_bytes(),
+            Archive::File(name) if method == Some(CompressionMethod::ByName) => name.to_bytes(),
             _ => b"",
         };
         let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending.as_bytes()));
         let unwritten = [
-            (method == Some(Method::Lzma) || ends(&[".lzma", ".tlz"]), "lzma"),
-            (method == Some(Method::Lzip) || ends(&[".lz"]), "lzip"),
-            (method == Some(Method::Compress) || ends(&[".Z", ".taZ"]), "compress"),
+            (method == Some(CompressionMethod::Lzma) || ends(&[".lzma", ".tlz"]), "lzma"),
+            (method == Some(CompressionMethod::Lzip) || ends(&[".lz"]), "lzip"),
+            (method == Some(CompressionMethod::Compress) || ends(&[".Z", ".taZ"]), "compress"),
             (ends(&[".lzo"]), "lzop"),
         ];
         if let Some((_, program)) = unwritten.iter().find(|(is_wanted, _)| *is_wanted && self.create) {
@@ -291,13 +292,13 @@ impl Line {
                 "haul tar reads archives of {program}, but does not make them; use -I {program}"
             ));
         }
-        Ok(if method == Some(Method::Gzip) || ends(&[".gz", ".tgz", ".taz"]) {
+        Ok(if method == Some(CompressionMethod::Gzip) || ends(&[".gz", ".tgz", ".taz"]) {
             Compression::Gzip
-        } else if method == Some(Method::Bzip2) || ends(&[".bz2", ".tbz", ".tbz2", ".tz2"]) {
+        } else if method == Some(CompressionMethod::Bzip2) || ends(&[".bz2", ".tbz", ".tbz2", ".tz2"]) {
             Compression::Bzip2
-        } else if method == Some(Method::Zstd) || ends(&[".zst", ".tzst"]) {
+        } else if method == Some(CompressionMethod::Zstd) || ends(&[".zst", ".tzst"]) {
             Compression::Zstd
-        } else if method == Some(Method::Xz) || ends(&[".xz", ".txz"]) {
+        } else if method == Some(CompressionMethod::Xz) || ends(&[".xz", ".txz"]) {
             Compression::Xz
         } else {
             Compression::None
@@ -342,7 +343,7 @@ impl Archiving {
     }
 }
 
-impl Work for Archiving {
+impl CliTask for Archiving {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let to_standard =
             self.options.operation == Operation::Create && self.options.archive == Archive::Standard;

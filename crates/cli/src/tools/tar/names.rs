@@ -11,53 +11,65 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use haul_tar::{Named, Operation};
 
 use super::words::{c_string, numbered_lines};
-use super::{Excluding, Step};
-use crate::flags::Action::{Plain, Word};
-use crate::flags::{Arguments, Command, Flag, Shared, Sharing};
+use super::{Excluding, TarStep};
+use crate::flags::Action::{AnyValue, Plain};
+use crate::flags::{AppletCommand, Arguments, FlagSpec, SharedArguments, Sharing};
 
 /// Maximum lists that lists name.
 const LISTS_MAX: usize = 1000;
 
 /// The options that a line of a list may have.
-static LINE: Command<Line> =
-    Command { usage: &[], about: "", sections: &[("", FLAGS)], sharing: Sharing::Nothing, notes: "" };
+static LINE: AppletCommand<NamesFileArguments> =
+    AppletCommand { usage: &[], about: "", sections: &[("", FLAGS)], sharing: Sharing::Nothing, notes: "" };
 
-static FLAGS: &[Flag<Line>] = &[
-    Flag::gnu("-C --directory", Word("DIR", |line, value| line.add(Step::Directory(value.os()))), ""),
-    Flag::gnu("--add-file", Word("FILE", |line, value| line.add(Step::Name(value.os()))), ""),
-    Flag::gnu("-T --files-from", Word("FILE", |line, value| line.add(line.list(value.os()))), ""),
-    Flag::gnu("--exclude", Word("PATTERN", |line, value| line.add(line.exclude(value.os(), false))), ""),
-    Flag::gnu("-X --exclude-from", Word("FILE", |line, value| line.add(line.exclude(value.os(), true))), ""),
-    Flag::gnu("--no-recursion", Plain(|line| line.add(Step::Recursion(false))), ""),
-    Flag::gnu("--recursion", Plain(|line| line.add(Step::Recursion(true))), ""),
+static FLAGS: &[FlagSpec<NamesFileArguments>] = &[
+    FlagSpec::gnu(
+        "-C --directory",
+        AnyValue("DIR", |line, value| line.add(TarStep::Directory(value.os()))),
+        "",
+    ),
+    FlagSpec::gnu("--add-file", AnyValue("FILE", |line, value| line.add(TarStep::Name(value.os()))), ""),
+    FlagSpec::gnu("-T --files-from", AnyValue("FILE", |line, value| line.add(line.list(value.os()))), ""),
+    FlagSpec::gnu(
+        "--exclude",
+        AnyValue("PATTERN", |line, value| line.add(line.exclude(value.os(), false))),
+        "",
+    ),
+    FlagSpec::gnu(
+        "-X --exclude-from",
+        AnyValue("FILE", |line, value| line.add(line.exclude(value.os(), true))),
+        "",
+    ),
+    FlagSpec::gnu("--no-recursion", Plain(|line| line.add(TarStep::Recursion(false))), ""),
+    FlagSpec::gnu("--recursion", Plain(|line| line.add(TarStep::Recursion(true))), ""),
 ];
 
 /// A line of options.
 #[derive(Default)]
-struct Line {
-    shared: Shared,
-    steps: Vec<Step>,
+struct NamesFileArguments {
+    shared: SharedArguments,
+    steps: Vec<TarStep>,
     is_anchored: bool,
     /// True if it has a word that is no option.
     has_operand: bool,
 }
 
-impl Line {
-    fn add(&mut self, step: Step) {
+impl NamesFileArguments {
+    fn add(&mut self, step: TarStep) {
         self.steps.push(step);
     }
 
-    fn list(&self, file: OsString) -> Step {
-        Step::NamesFrom { file, is_anchored: self.is_anchored }
+    fn list(&self, file: OsString) -> TarStep {
+        TarStep::NamesFrom { file, is_anchored: self.is_anchored }
     }
 
-    fn exclude(&self, text: OsString, is_file: bool) -> Step {
-        Step::Exclude(Excluding { text, is_file, is_anchored: self.is_anchored })
+    fn exclude(&self, text: OsString, is_file: bool) -> TarStep {
+        TarStep::Exclude(Excluding { text, is_file, is_anchored: self.is_anchored })
     }
 }
 
-impl Arguments for Line {
-    fn shared(&mut self) -> &mut Shared {
+impl Arguments for NamesFileArguments {
+    fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }
 
@@ -68,7 +80,7 @@ impl Arguments for Line {
 
 /// Names, and what else the steps to them say.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct TarNames {
     pub(super) named: Vec<Named>,
     /// Directory that the last `-C` led to.
     pub(super) directory: Option<CString>,
@@ -81,28 +93,28 @@ pub(super) struct Names {
     lists: HashSet<OsString>,
 }
 
-impl Names {
+impl TarNames {
     /// Follows the steps on the command line. Names in lists end with a NUL if `by_nul`.
-    pub(super) fn of(steps: &[Step], by_nul: bool, operation: Operation) -> Result<Self, String> {
+    pub(super) fn of(steps: &[TarStep], by_nul: bool, operation: Operation) -> Result<Self, String> {
         let mut names = Self { by_nul, operation, ..Self::default() };
         steps.iter().try_for_each(|step| names.take(step))?;
         Ok(names)
     }
 
-    fn take(&mut self, step: &Step) -> Result<(), String> {
+    fn take(&mut self, step: &TarStep) -> Result<(), String> {
         match step {
-            Step::Directory(to) => {
+            TarStep::Directory(to) => {
                 let before = self.directory.take().filter(|_| !to.as_bytes().starts_with(b"/"));
                 let before = before.map(|before| [before.as_bytes(), b"/"].concat()).unwrap_or_default();
                 self.directory = Some(c_string(OsStr::from_bytes(&[&before, to.as_bytes()].concat()))?);
             }
-            Step::Name(name) => {
+            TarStep::Name(name) => {
                 let (directory, no_recursion) = (self.directory.clone(), self.no_recursion);
                 self.named.push(Named { directory, name: c_string(name)?, no_recursion });
             }
-            Step::Recursion(recursion) => self.no_recursion = !recursion,
-            Step::Exclude(excluding) => self.excluding.push(excluding.clone()),
-            Step::NamesFrom { file, is_anchored } => self.read(file, *is_anchored)?,
+            TarStep::Recursion(recursion) => self.no_recursion = !recursion,
+            TarStep::Exclude(excluding) => self.excluding.push(excluding.clone()),
+            TarStep::NamesFrom { file, is_anchored } => self.read(file, *is_anchored)?,
         }
         Ok(())
     }
@@ -111,7 +123,7 @@ impl Names {
         self.lists.insert(file.to_owned());
         for (number, line) in numbered_lines(file, if self.by_nul { 0 } else { b'\n' })? {
             if self.by_nul {
-                self.take(&Step::Name(OsString::from_vec(line)))?;
+                self.take(&TarStep::Name(OsString::from_vec(line)))?;
             } else if line.trim_ascii_start().starts_with(b"-") {
                 let said = |why: String| format!("{}:{number}: {why}", file.to_string_lossy());
                 for step in steps(&line, is_anchored).map_err(said)? {
@@ -119,20 +131,22 @@ impl Names {
                     self.take(&step)?;
                 }
             } else {
-                self.take(&Step::Name(OsString::from_vec(unquoted(&line))))?;
+                self.take(&TarStep::Name(OsString::from_vec(unquoted(&line))))?;
             }
         }
         Ok(())
     }
 
     /// Checks a step of a list.
-    fn check(&self, step: &Step) -> Result<(), String> {
+    fn check(&self, step: &TarStep) -> Result<(), String> {
         match step {
-            Step::NamesFrom { file, .. } if self.lists.contains(file) => {
+            TarStep::NamesFrom { file, .. } if self.lists.contains(file) => {
                 Err(format!("{}: file list requested twice", file.to_string_lossy()))
             }
-            Step::NamesFrom { .. } if self.lists.len() > LISTS_MAX => Err("too many file lists".to_owned()),
-            Step::Exclude(_) if self.operation == Operation::Create && !self.named.is_empty() => {
+            TarStep::NamesFrom { .. } if self.lists.len() > LISTS_MAX => {
+                Err("too many file lists".to_owned())
+            }
+            TarStep::Exclude(_) if self.operation == Operation::Create && !self.named.is_empty() => {
                 Err("exclusions must precede all names".to_owned())
             }
             _ => Ok(()),
@@ -141,10 +155,10 @@ impl Names {
 }
 
 /// Parses a line of options.
-fn steps(text: &[u8], is_anchored: bool) -> Result<Vec<Step>, String> {
+fn steps(text: &[u8], is_anchored: bool) -> Result<Vec<TarStep>, String> {
     let of = || String::from_utf8_lossy(text);
     let words = split(text).ok_or_else(|| format!("cannot split string '{}'", of()))?;
-    let mut line = Line { is_anchored, ..Line::default() };
+    let mut line = NamesFileArguments { is_anchored, ..NamesFileArguments::default() };
     match LINE.parse(&mut line, &words, false) {
         Ok(_) if !line.has_operand => Ok(line.steps),
         _ => Err(format!("unrecognized option in '{}'", of())),
@@ -241,9 +255,10 @@ mod tests {
 
     #[test]
     fn a_directory_changes_the_place_of_what_follows() {
-        let [name, to] = [|name: &str| Step::Name(name.into()), |name: &str| Step::Directory(name.into())];
+        let [name, to] =
+            [|name: &str| TarStep::Name(name.into()), |name: &str| TarStep::Directory(name.into())];
         let steps = [name("a"), to("d"), name("b"), to("e"), name("c"), to("/f"), name("g")];
-        let names = Names::of(&steps, false, Operation::Create).unwrap();
+        let names = TarNames::of(&steps, false, Operation::Create).unwrap();
         let of = |named: &Named| {
             let text = |text: &CString| text.to_str().unwrap().to_owned();
             (named.directory.as_ref().map(text), text(&named.name))

@@ -77,7 +77,7 @@ fn a_batch_system_is_for_those_outside() {
 }
 
 #[test]
-fn launchers_are_told_apart_by_their_versions() {
+fn launchers_are_distinguished_by_their_versions() {
     let known = [
         ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", LauncherFamily::OpenMpi4),
         ("mpirun.openmpi (OpenRTE) 4.1.4\n", LauncherFamily::OpenMpi4),
@@ -141,7 +141,7 @@ fn each_family_gets_its_options() {
 
 #[test]
 fn hosts_that_are_chosen_take_the_place_of_others() {
-    let place = |host: &str, ranks| Place { host: host.to_owned(), ranks };
+    let place = |host: &str, ranks| HostRanks { host: host.to_owned(), ranks };
     let places = [place("h1", 2), place("h3", 1)];
     let line = |family: LauncherFamily, words: &[&str]| {
         let words = words.iter().map(OsString::from).collect();
@@ -187,7 +187,7 @@ fn the_launcher_of_the_librarys_family_is_found() {
 }
 
 #[test]
-fn srun_is_told_how_the_library_finds_it() {
+fn srun_gets_the_option_for_the_library() {
     let folder = tempfile::tempdir().unwrap();
     make_program(&folder.path().join("srun"), "MPI plugin types are...\n\tpmix\n\tpmi2\n\tnone");
     let variables = [("PATH", folder.path().to_str().unwrap()), ("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "3")];
@@ -237,11 +237,11 @@ fn a_host_is_not_filled_with_more_ranks_than_it_can_have() {
         };
         start_line(&surroundings, &wanted).unwrap_err()
     };
-    assert_eq!(refusal(2049, &[]), Refusal::TooManyForHost { clients: 2049, room: 2048 });
+    assert_eq!(refusal(2049, &[]), LaunchRefusal::TooManyForHost { clients: 2049, room: 2048 });
     // There is no launcher here, and in an allocation the hosts have the room.
-    assert_eq!(refusal(2048, &[]), Refusal::NoLauncher);
+    assert_eq!(refusal(2048, &[]), LaunchRefusal::NoLauncher);
     let large = [("SLURM_JOB_ID", "7"), ("SLURM_TASKS_PER_NODE", "64(x100)")];
-    assert_eq!(refusal(6400, &large), Refusal::NoLauncher);
+    assert_eq!(refusal(6400, &large), LaunchRefusal::NoLauncher);
 }
 
 /// The user's own options, in each spelling, are merged with haul's and never given twice.
@@ -324,7 +324,7 @@ fn another_number_of_ranks_is_refused() {
     };
     for words in [&["-n", "4"][..], &["-n4"], &["--ntasks=4"], &["--ntasks", "4"]] {
         let given = "4".to_owned();
-        assert_eq!(refusal(words), Some(Refusal::OtherCount { clients: 3, given }), "{words:?}");
+        assert_eq!(refusal(words), Some(LaunchRefusal::OtherCount { clients: 3, given }), "{words:?}");
     }
     // srun's `-c` is not a number of ranks.
     for words in [&["-n", "3"][..], &["-n3"], &["--ntasks=3"], &["-c", "4"], &["--nodes=4"]] {

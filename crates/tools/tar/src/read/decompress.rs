@@ -86,9 +86,10 @@ pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure
         |codec, source| -> Box<dyn Read + Send> { Box::new(Lzma::new(codec, source, Arc::clone(&garbage))) };
     let decoder: Box<dyn Read + Send> = match packed {
         Packed::Gzip => Box::new(Gzip::new(source)),
-        Packed::Bzip2 => {
-            Box::new(Bzip2 { reader: haul_bzip2_codec::Reader::new(source), garbage: Arc::clone(&garbage) })
-        }
+        Packed::Bzip2 => Box::new(Bzip2 {
+            reader: haul_bzip2_codec::Decompressor::new(source),
+            garbage: Arc::clone(&garbage),
+        }),
         Packed::Zstd => Box::new(zstd::stream::read::Decoder::new(source).map_err(failure)?),
         Packed::Xz => lzma(Codec::Xz(XzStream::new_mem_limit(true, MEMORY_KIB_MAX)), source),
         Packed::Lzip => lzma(Codec::Lzip(LzipStream::new_mem_limit(true, MEMORY_KIB_MAX)), source),
@@ -115,7 +116,7 @@ impl Read for Source {
 
 /// Streams of bzip2. Trailing garbage is ignored, as bzip2 does.
 struct Bzip2 {
-    reader: haul_bzip2_codec::Reader<Source>,
+    reader: haul_bzip2_codec::Decompressor<Source>,
     garbage: Arc<AtomicBool>,
 }
 

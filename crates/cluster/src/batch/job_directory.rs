@@ -1,16 +1,16 @@
 //! The directory through which a job and the process that follows it communicate.
 //!
-//! It is beside the target, the one place that the job's hosts must see anyway. It contains:
+//! It is next to the target, the one place that the job's hosts must see anyway. It contains:
 //!
 //! | name | written by | content |
 //! |---|---|---|
-//! | `script` | here | what the batch system runs |
+//! | `script` | here | the script that the batch system runs |
 //! | `begun` | the job | empty: the job has started |
 //! | `out`, `err` | the job | the command's output; a restarted job appends |
 //! | `progress` | the job | progress; replaced by renaming |
 //! | `status` | the job | the exit status; renamed into place after everything else is written |
 //! | `journal` | the job | completed work, for a restarted job |
-//! | `unfinished` | the job | empty: a later copy can use the journal, so keep the spool |
+//! | `unfinished` | the job | empty: a later copy can use the journal, so keep the job directory |
 //! | `log` | the batch system | its own messages |
 
 use std::env;
@@ -21,18 +21,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{BatchError, Order};
+use super::{BatchError, BatchOrder};
 
-/// Variable that tells a command that it runs in a job, and where the spool is.
+/// Variable with the path of the job directory; set for commands that run in a job.
 pub const VARIABLE: &str = "HAUL_SPOOL";
 
-/// A spool directory.
+/// A job directory directory.
 #[derive(Debug)]
-pub struct Spool {
+pub struct JobDirectory {
     folder: PathBuf,
 }
 
-/// Every file that a job, its script or the submitting process makes in a spool.
+/// Every file that a job, its script or the submitting process makes in a job directory.
 const FILES: [&str; 11] = [
     "script",
     "begun",
@@ -47,37 +47,38 @@ const FILES: [&str; 11] = [
     "log",
 ];
 
-impl Spool {
-    /// Returns the spool of the job this process runs in, if haul submitted it.
+impl JobDirectory {
+    /// Returns the job directory of the job this process runs in, if haul submitted it.
     #[must_use]
     pub fn of_process() -> Option<Self> {
         env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(|folder| Self { folder: folder.into() })
     }
 
-    /// Creates a spool, with its script, in the first of the order's directories that accepts one.
-    pub(super) fn create(order: &Order) -> Result<Self, BatchError> {
+    /// Creates a job directory, with its script, in the first of the order's directories that
+    /// accepts one.
+    pub(super) fn create(order: &BatchOrder) -> Result<Self, BatchError> {
         let mut refused = BatchError::NothingShared;
         for parent in &order.shared {
             // The batch system's daemons don't have our current directory.
             let parent = std::path::absolute(parent)?;
             match make_folder(&parent) {
                 Ok(folder) => {
-                    let spool = Self { folder };
-                    return match spool.write_script(order) {
-                        Ok(()) => Ok(spool),
+                    let job_directory = Self { folder };
+                    return match job_directory.write_script(order) {
+                        Ok(()) => Ok(job_directory),
                         Err(error) => {
-                            spool.remove()?;
+                            job_directory.remove()?;
                             Err(error.into())
                         }
                     };
                 }
-                Err(cause) => refused = BatchError::NoSpool { parent, cause },
+                Err(cause) => refused = BatchError::NoJobDirectory { parent, cause },
             }
         }
         Err(refused)
     }
 
-    /// Returns the path of the spool.
+    /// Returns the path of the job directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -89,7 +90,7 @@ impl Spool {
         self.folder.join("journal")
     }
 
-    /// Marks the spool to be kept: the command has given up, but its journal lets another
+    /// Marks the job directory to be kept: the command has given up, but its journal lets another
     /// one finish.
     ///
     /// # Errors
@@ -98,7 +99,7 @@ impl Spool {
         fs::write(self.folder.join("unfinished"), "")
     }
 
-    /// True if the spool is marked to be kept.
+    /// True if the job directory is marked to be kept.
     pub(super) fn is_kept(&self) -> bool {
         self.folder.join("unfinished").exists()
     }
@@ -131,7 +132,7 @@ impl Spool {
         }
     }
 
-    /// Removes the spool with its content.
+    /// Removes the job directory with its content.
     pub(super) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.folder) {
             // On NFS, a file that an ending job still has open is briefly renamed instead
@@ -143,16 +144,16 @@ impl Spool {
         }
     }
 
-    /// Removes the spool of an earlier job after a later run has used its journal. It must be a
-    /// directory with a spool's name, owned by this user, with nothing in it but a spool's files;
-    /// otherwise it is left.
+    /// Removes the job directory of an earlier job after a later run has used its journal. It must
+    /// be a directory with a job directory's name, owned by this user, with nothing in it but a job
+    /// directory's files; otherwise it is left.
     ///
     /// # Errors
     /// If it can't be removed.
     pub fn remove_used(journal: &Path) -> io::Result<()> {
         let journal = std::path::absolute(journal)?;
         let Some(folder) = journal.parent().filter(|_| journal.ends_with("journal")) else { return Ok(()) };
-        if !has_spool_name(folder) {
+        if !has_job_directory_name(folder) {
             return Ok(());
         }
         let facts = fs::symlink_metadata(folder)?;
@@ -167,15 +168,15 @@ impl Spool {
         }
     }
 
-    fn write_script(&self, order: &Order) -> io::Result<()> {
+    fn write_script(&self, order: &BatchOrder) -> io::Result<()> {
         let script = self.script();
         fs::write(&script, script_of(order, &self.folder))?;
         fs::set_permissions(script, fs::Permissions::from_mode(0o700))
     }
 }
 
-/// True if a directory is named like a spool.
-pub(super) fn has_spool_name(folder: &Path) -> bool {
+/// True if a directory is named like a job directory.
+pub(super) fn has_job_directory_name(folder: &Path) -> bool {
     let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.strip_prefix(".haul-job-").is_some_and(is_hex)
@@ -198,7 +199,7 @@ fn make_folder(parent: &Path) -> io::Result<PathBuf> {
 
 /// Returns the script. It may run again after a host failed, but a command that ended by itself is
 /// not repeated.
-fn script_of(order: &Order, folder: &Path) -> Vec<u8> {
+fn script_of(order: &BatchOrder, folder: &Path) -> Vec<u8> {
     let command = order.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(OsStr::new(" "));
     let directives = order.queue().directives(order);
     let umask = format!("\numask {:04o}\nexport HAUL_SPOOL\n", order.umask);
@@ -255,17 +256,17 @@ mod tests {
     ///
     /// A process forked by a concurrent test shares our files open for writing until its `exec`,
     /// and a script open for writing can't be run (ETXTBSY). That passes.
-    fn begin(spool: &Spool) -> ExitStatus {
+    fn begin(job_directory: &JobDirectory) -> ExitStatus {
         loop {
-            match Command::new(spool.script()).status() {
+            match Command::new(job_directory.script()).status() {
                 Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
                 other => return other.unwrap(),
             }
         }
     }
 
-    fn order(folder: &Path, words: &[&OsStr]) -> Order {
-        Order {
+    fn order(folder: &Path, words: &[&OsStr]) -> BatchOrder {
+        BatchOrder {
             system: System::Slurm,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             directory: folder.to_owned(),
@@ -295,18 +296,18 @@ mod tests {
             odd,
             OsStr::new(""),
         ];
-        let spool = Spool::create(&order(&folder, &words)).unwrap();
-        assert_eq!(spool.folder().parent(), Some(folder.as_path()));
-        assert_eq!(spool.status().unwrap(), None);
-        let run = || begin(&spool).code();
+        let job_directory = JobDirectory::create(&order(&folder, &words)).unwrap();
+        assert_eq!(job_directory.folder().parent(), Some(folder.as_path()));
+        assert_eq!(job_directory.status().unwrap(), None);
+        let run = || begin(&job_directory).code();
         assert_eq!(run(), Some(3));
-        assert_eq!(fs::read(spool.file("out")).unwrap(), [odd.as_bytes(), b"||it's|"].concat());
-        assert_eq!(fs::read_to_string(spool.file("err")).unwrap(), format!("{}\n", folder.display()));
-        assert_eq!(spool.status().unwrap(), Some(3));
+        assert_eq!(fs::read(job_directory.file("out")).unwrap(), [odd.as_bytes(), b"||it's|"].concat());
+        assert_eq!(fs::read_to_string(job_directory.file("err")).unwrap(), format!("{}\n", folder.display()));
+        assert_eq!(job_directory.status().unwrap(), Some(3));
         // Run again after the command has ended, the script does nothing.
         assert_eq!(run(), Some(3));
-        assert_eq!(fs::read(spool.file("out")).unwrap().len(), odd.len() + 7);
-        spool.remove().unwrap();
+        assert_eq!(fs::read(job_directory.file("out")).unwrap().len(), odd.len() + 7);
+        job_directory.remove().unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     }
 
@@ -315,31 +316,34 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let script = "umask; [ -e again ] && exit 4; : >again; kill -TERM $$";
         let words = ["/bin/sh", "-c", script].map(OsStr::new);
-        let spool = Spool::create(&order(parent.path(), &words)).unwrap();
-        let run = || begin(&spool).code();
-        assert_eq!((run(), spool.status().unwrap()), (Some(143), Some(143)));
-        assert_eq!((run(), spool.status().unwrap()), (Some(4), Some(4)));
+        let job_directory = JobDirectory::create(&order(parent.path(), &words)).unwrap();
+        let run = || begin(&job_directory).code();
+        assert_eq!((run(), job_directory.status().unwrap()), (Some(143), Some(143)));
+        assert_eq!((run(), job_directory.status().unwrap()), (Some(4), Some(4)));
         assert_eq!(run(), Some(4));
-        assert_eq!(fs::read_to_string(spool.file("out")).unwrap(), "0027\n0027\n");
+        assert_eq!(fs::read_to_string(job_directory.file("out")).unwrap(), "0027\n0027\n");
     }
 
     #[test]
     fn a_directory_that_is_not_there_is_a_failure() {
         let parent = tempfile::tempdir().unwrap();
-        let wanted =
-            Order { directory: parent.path().join("missing"), ..order(parent.path(), &[OsStr::new("true")]) };
-        let spool = Spool::create(&wanted).unwrap();
-        assert!(!begin(&spool).success());
-        assert_ne!(spool.status().unwrap(), Some(0));
-        assert!(fs::read_to_string(spool.file("err")).unwrap().contains("missing"));
+        let wanted = BatchOrder {
+            directory: parent.path().join("missing"),
+            ..order(parent.path(), &[OsStr::new("true")])
+        };
+        let job_directory = JobDirectory::create(&wanted).unwrap();
+        assert!(!begin(&job_directory).success());
+        assert_ne!(job_directory.status().unwrap(), Some(0));
+        assert!(fs::read_to_string(job_directory.file("err")).unwrap().contains("missing"));
     }
 
     #[test]
     fn without_a_folder_nothing_is_submitted() {
-        let wanted = Order { shared: vec!["/proc".into()], ..order(Path::new("/"), &[OsStr::new("true")]) };
-        let error = Spool::create(&wanted).unwrap_err();
+        let wanted =
+            BatchOrder { shared: vec!["/proc".into()], ..order(Path::new("/"), &[OsStr::new("true")]) };
+        let error = JobDirectory::create(&wanted).unwrap_err();
         assert!(
-            matches!(&error, BatchError::NoSpool { parent, .. } if parent == Path::new("/proc")),
+            matches!(&error, BatchError::NoJobDirectory { parent, .. } if parent == Path::new("/proc")),
             "{error}"
         );
     }
@@ -347,12 +351,12 @@ mod tests {
     #[test]
     fn progress_is_replaced_as_a_whole() {
         let parent = tempfile::tempdir().unwrap();
-        let spool = Spool::create(&order(parent.path(), &[OsStr::new("true")])).unwrap();
+        let job_directory = JobDirectory::create(&order(parent.path(), &[OsStr::new("true")])).unwrap();
         for content in [&b"one"[..], b"two and more", b"3"] {
-            spool.write_progress(content).unwrap();
-            assert_eq!(fs::read(spool.file("progress")).unwrap(), content);
+            job_directory.write_progress(content).unwrap();
+            assert_eq!(fs::read(job_directory.file("progress")).unwrap(), content);
         }
-        assert!(!spool.file("progress.new").exists());
+        assert!(!job_directory.file("progress.new").exists());
     }
 
     #[test]
@@ -368,17 +372,17 @@ mod tests {
     }
 
     #[test]
-    fn the_spool_of_an_earlier_job_goes_only_if_it_is_one() {
+    fn the_job_directory_of_an_earlier_job_goes_only_if_it_is_one() {
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str, files: &[&str]| {
-            let spool = folder.path().join(name);
-            fs::create_dir(&spool).unwrap();
-            files.iter().for_each(|file| fs::write(spool.join(file), "").unwrap());
-            spool
+            let job_directory = folder.path().join(name);
+            fs::create_dir(&job_directory).unwrap();
+            files.iter().for_each(|file| fs::write(job_directory.join(file), "").unwrap());
+            job_directory
         };
-        let used = |spool: &Path, journal: &str| {
-            Spool::remove_used(&spool.join(journal)).unwrap();
-            !spool.exists()
+        let used = |job_directory: &Path, journal: &str| {
+            JobDirectory::remove_used(&job_directory.join(journal)).unwrap();
+            !job_directory.exists()
         };
         assert!(used(
             &make(".haul-job-0123456789abcdef", &["journal", "script", "log", "unfinished"]),

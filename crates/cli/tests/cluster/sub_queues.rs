@@ -1,10 +1,10 @@
-//! Directories in which ranks work: all of them until the end, as the lanes of rank 0's queue have
-//! one directory each.
+//! Directories in which ranks work: all of them until the end, as the sub-queues of rank 0's queue
+//! have one directory each.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
-use haul_testkit::mpi::{Kind, Mpi};
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::strace::parse;
 use haul_testkit::{Sandbox, needs, note, program, require};
 
@@ -12,7 +12,7 @@ use crate::start::{Way, agent, script};
 
 const RANKS: u32 = 3;
 
-/// Fewer than lanes. By their hash, two or more of so many would share one but for one time in
+/// Fewer than sub-queues. Assigned by hash, two or more would share one nineteen times in
 /// twenty, and be all that is left at the end.
 const DIRECTORIES: usize = 20;
 
@@ -20,7 +20,7 @@ const FILES: usize = 600;
 
 #[test]
 fn ranks_work_in_all_directories_until_the_end() {
-    require!(Kind::OpenMpi4.needed(), program!().needs_haul(), needs::tool("strace"));
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul(), needs::tool("strace"));
     let sandbox = Sandbox::in_memory().unwrap();
     for directory in 0..DIRECTORIES {
         let directory = sandbox.join(format!("from/{directory}"));
@@ -30,7 +30,7 @@ fn ranks_work_in_all_directories_until_the_end() {
     // A new file gets its name by this call.
     let agent =
         agent(&sandbox, "set -- strace -f -qq -y --seccomp-bpf -e trace=linkat -o calls.$rank -- \"$@\"");
-    let copy = script(&sandbox, &Mpi::find(Kind::OpenMpi4).unwrap(), Way::Clients(RANKS), &[]);
+    let copy = script(&sandbox, &Mpi::find(MpiKind::OpenMpi4).unwrap(), Way::Clients(RANKS), &[]);
     let run = copy.run().args(["-rT", "from", "to"]).in_folder(sandbox.path()).env("HAUL_AGENT", &agent);
     let outcome = run.finish().unwrap();
     assert!(outcome.succeeded(), "{}", outcome.errors());

@@ -1,5 +1,5 @@
 //! Options already given, by the words of the user's launcher or by the environment. haul adds only
-//! what is missing, because some launchers refuse a repeated option (Open MPI 5: "Multiple
+//! missing options, because some launchers refuse a repeated one (Open MPI 5: "Multiple
 //! instances of an option were detected").
 
 use std::ffi::{OsStr, OsString};
@@ -88,9 +88,9 @@ impl Variables {
 
 /// The words of a launcher's command line.
 #[derive(Clone, Debug)]
-pub(super) struct Given(pub(super) Vec<OsString>);
+pub(super) struct LauncherArguments(pub(super) Vec<OsString>);
 
-impl Given {
+impl LauncherArguments {
     /// Returns an option's name, and its value if that is in the same word: `--ntasks=4`, `-n4`.
     fn option(word: &OsStr) -> Option<(&str, Option<&str>)> {
         let text = word.to_str()?;

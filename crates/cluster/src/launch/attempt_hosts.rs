@@ -4,7 +4,7 @@ use super::failed_host::Loss;
 
 /// A host and its number of ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HostRanks {
     /// Name, as reported by its ranks.
     pub host: String,
     /// Number of ranks.
@@ -13,12 +13,12 @@ pub struct Place {
 
 /// Hosts of the next attempt after a loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextHosts {
     /// The same hosts.
     Same,
     /// The same hosts without the lost one.
-    Without(Vec<Place>),
-    /// None: the lost host was the last.
+    Without(Vec<HostRanks>),
+    /// No host remains: the lost one was the last.
     Nowhere,
 }
 
@@ -27,36 +27,36 @@ pub(super) enum Next {
 ///
 /// A host on which only a process died is left out too, because another may die there, unless it is
 /// the only one.
-pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> Next {
-    let Some(lost) = &loss.host else { return Next::Same };
+pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> NextHosts {
+    let Some(lost) = &loss.host else { return NextHosts::Same };
     let places = places_of(hosts.iter().filter(|host| !is_same(host, lost)));
     let left: u32 = places.iter().map(|place| place.ranks).sum();
     match (places.is_empty(), loss.with_host && !is_same(lost, here)) {
-        (false, _) if left as usize == hosts.len() => Next::Same,
-        (false, _) => Next::Without(places),
-        (true, true) => Next::Nowhere,
-        (true, false) => Next::Same,
+        (false, _) if left as usize == hosts.len() => NextHosts::Same,
+        (false, _) => NextHosts::Without(places),
+        (true, true) => NextHosts::Nowhere,
+        (true, false) => NextHosts::Same,
     }
 }
 
 /// Returns the job's ranks on one host.
-pub(super) fn only(host: &str, hosts: &[String]) -> Vec<Place> {
+pub(super) fn only(host: &str, hosts: &[String]) -> Vec<HostRanks> {
     places_of(hosts.iter().filter(|other| is_same(other, host)))
 }
 
 /// Returns the host of each rank.
-pub(super) fn hosts_of(places: &[Place]) -> Vec<String> {
-    let of = |place: &Place| std::iter::repeat_n(place.host.clone(), place.ranks as usize);
+pub(super) fn hosts_of(places: &[HostRanks]) -> Vec<String> {
+    let of = |place: &HostRanks| std::iter::repeat_n(place.host.clone(), place.ranks as usize);
     places.iter().flat_map(of).collect()
 }
 
 /// Groups ranks by host, in the order of their first ranks.
-fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<HostRanks> {
+    let mut places: Vec<HostRanks> = Vec::new();
     for host in hosts {
         match places.iter_mut().find(|place| place.host == *host) {
             Some(place) => place.ranks += 1,
-            None => places.push(Place { host: host.clone(), ranks: 1 }),
+            None => places.push(HostRanks { host: host.clone(), ranks: 1 }),
         }
     }
     places
@@ -104,12 +104,12 @@ mod tests {
     #[test]
     fn those_that_are_left_keep_their_ranks() {
         let hosts = names(&["h1", "h1", "h2", "h3.site", "h3.site", "h2"]);
-        let place = |host: &str| Place { host: host.to_owned(), ranks: 2 };
-        let expected = Next::Without(vec![place("h1"), place("h2")]);
+        let place = |host: &str| HostRanks { host: host.to_owned(), ranks: 2 };
+        let expected = NextHosts::Without(vec![place("h1"), place("h2")]);
         assert_eq!(after(&loss("h3", true), &hosts, "h1"), expected);
         assert_eq!(after(&loss("h3", false), &hosts, "h1"), expected);
-        assert_eq!(after(&loss("h4", true), &hosts, "h1"), Next::Same);
-        assert_eq!(after(&Loss { host: None, ..loss("", true) }, &hosts, "h1"), Next::Same);
+        assert_eq!(after(&loss("h4", true), &hosts, "h1"), NextHosts::Same);
+        assert_eq!(after(&Loss { host: None, ..loss("", true) }, &hosts, "h1"), NextHosts::Same);
         assert_eq!(only("h3", &hosts), [place("h3.site")]);
         assert_eq!(hosts_of(&[place("h1"), place("h2")]), ["h1", "h1", "h2", "h2"]);
     }
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn the_last_host_is_given_up_only_if_it_is_gone() {
         let hosts = names(&["h2", "h2"]);
-        assert_eq!(after(&loss("h2", true), &hosts, "h1"), Next::Nowhere);
-        assert_eq!(after(&loss("h2", false), &hosts, "h1"), Next::Same);
+        assert_eq!(after(&loss("h2", true), &hosts, "h1"), NextHosts::Nowhere);
+        assert_eq!(after(&loss("h2", false), &hosts, "h1"), NextHosts::Same);
         // The launch process's own host can't be lost.
-        assert_eq!(after(&loss("h2", true), &hosts, "h2"), Next::Same);
+        assert_eq!(after(&loss("h2", true), &hosts, "h2"), NextHosts::Same);
     }
 
     #[test]
