@@ -69,12 +69,13 @@ impl Copy {
     }
 
     /// Preserves all attributes and hard links, and reports those it can't (`cp --preserve=all`,
-    /// without the SELinux context).
+    /// without the SELinux context). If the target's file system has no extended attributes, that
+    /// is one warning.
     pub fn preserve_all(self) -> Self {
         let options = CopyOptions {
             preserve: Preserve::all(),
             require_preserve: true,
-            reduce_diagnostics: true,
+            report_lost_xattrs: true,
             ..self.options
         };
         Self { options, ..self }

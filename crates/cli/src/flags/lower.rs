@@ -535,6 +535,7 @@ impl Typed {
             default_mode: self.refuse_mode && !self.preserve.contains(Preserve::MODE),
             existing: self.existing.clone(),
             make: match (self.hard_link, self.symbolic_link) {
+            report_lost_xattrs: self.sync.is_some(),
                 (true, _) => Make::HardLink,
                 (false, true) => Make::Symlink,
                 (false, false) => Make::Copy,

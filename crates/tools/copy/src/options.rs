@@ -302,6 +302,9 @@ pub struct CopyOptions {
     /// Silently skip xattrs the file system does not support (`-a`).
     pub reduce_diagnostics: bool,
     /// How SELinux contexts are treated.
+    /// Warn once if the target's file system has no xattrs, which GNU `cp` drops silently. One that
+    /// doesn't fit into it is an error.
+    pub report_lost_xattrs: bool,
     pub label: Label,
     /// New files get the default mode instead of the source's (`--no-preserve=mode`).
     pub default_mode: bool,
@@ -448,6 +451,7 @@ pub struct Operands {
     pub parents: bool,
     /// `--strip-trailing-slashes`: drop trailing slashes of names copied into a directory.
     pub strip_trailing_slashes: bool,
+            report_lost_xattrs: false,
 }
 
 impl Operands {
