@@ -175,8 +175,9 @@ impl Work for Copy<'_> {
     }
 
     fn before_count(&self) {
-        let Request { operands, options, .. } = self.request;
-        self.space.get_or_init(|| FreeSpace::before(operands, options));
+        let Request { operands, options, manifest, .. } = self.request;
+        let options = options.resolved(manifest.as_ref().map(|manifest| manifest.algorithm));
+        self.space.get_or_init(|| FreeSpace::before(operands, &options));
     }
 
     fn count_ahead(&self, over: &AtomicBool, report: &dyn Report) -> Option<Whole> {

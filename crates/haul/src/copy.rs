@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haul_copy::{CopyOptions, CopyRequest, Dereference, Operands, Preserve};
+use haul_copy::{Atomic, CopyOptions, CopyRequest, Dereference, Operands, Preserve};
 use haul_flow::{Alone, CancelToken, Config, Report};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
@@ -62,9 +62,13 @@ impl Copy {
         }
     }
 
-    /// Copies directories with their content, and symbolic links as links (`cp -r`).
+    /// Copies directories with their content, and symbolic links as links (`cp -r`). Large files
+    /// get their names when they are complete ([`Atomic::LargeFiles`]).
     pub fn recursive(self) -> Self {
-        let options = CopyOptions { recursive: true, dereference: Dereference::Never, ..self.options };
+        let atomic =
+            if self.options.atomic == Atomic::Never { Atomic::LargeFiles } else { self.options.atomic };
+        let options =
+            CopyOptions { recursive: true, dereference: Dereference::Never, atomic, ..self.options };
         Self { options, ..self }
     }
 
