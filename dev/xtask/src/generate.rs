@@ -56,6 +56,7 @@ fn generated() -> Result<Vec<Generated>, Failure> {
         let Command { name, about, .. } = command;
         *command = Command { name: mem::take(name), about: mem::take(about), ..bench };
     }
+    definitions::check_names(&commands)?;
     let mut generated = [
         ("docs/help/haul.txt", printed(&["--help"])?),
         ("docs/man/haul.1", man::haul(&commands).into_bytes()),

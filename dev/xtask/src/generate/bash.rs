@@ -80,6 +80,7 @@ fn offer(argument: &Argument) -> String {
         (_, false, false) => format!("words='{words}'"),
         (Names::Files, ..) => "names=files".to_owned(),
         (Names::Directories, ..) => "names=directories".to_owned(),
+        (Names::Programs, ..) => "names=programs".to_owned(),
         (Names::None, ..) => String::new(),
     }
 }

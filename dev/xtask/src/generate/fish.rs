@@ -110,6 +110,8 @@ fn argument(argument: &Argument) -> String {
         (_, false, false) => format!(" {how} -a '{words}'"),
         (Names::Files, ..) => " -r".to_owned(),
         (Names::Directories, ..) => " -x -a '(__fish_complete_directories)'".to_owned(),
+        // __fish_complete_command would run command substitutions that are on the line.
+        (Names::Programs, ..) => " -x -a '(string replace -r \".*/\" \"\" -- $PATH/*)'".to_owned(),
         (Names::None, ..) => format!(" {how}"),
     }
 }
