@@ -13,7 +13,7 @@ use crate::steps::{Failure, cargo, run, say, workspace};
 /// Name of the list of installed files, below the prefix.
 const LIST: &str = "share/haul/installed";
 
-/// Arguments of `cargo xtask install`.
+/// Builds haul and installs it below a prefix, or removes it.
 #[derive(Parser)]
 #[command(name = "cargo xtask install")]
 struct Arguments {
@@ -26,8 +26,8 @@ struct Arguments {
     /// Links haul to this name too.
     #[arg(long = "as", value_name = "NAME", value_delimiter = ',', value_parser = ["cp", "bzip2", "bunzip2", "bzcat"])]
     names: Vec<String>,
-    /// Removes what an earlier call installed.
-    #[arg(long)]
+    /// Removes all that earlier calls installed, the links too.
+    #[arg(long, conflicts_with = "names")]
     remove: bool,
 }
 
@@ -40,8 +40,7 @@ pub(crate) struct Layout {
 }
 
 pub(crate) fn install(words: &[String]) -> Result<(), Failure> {
-    let program = std::iter::once("install").chain(words.iter().map(String::as_str));
-    let arguments = Arguments::try_parse_from(program).map_err(|error| Failure(error.to_string()))?;
+    let arguments = Arguments::parse_from(std::iter::once("install").chain(words.iter().map(String::as_str)));
     if !arguments.prefix.is_absolute() {
         return Err(Failure("--prefix needs an absolute path".to_owned()));
     }
@@ -59,8 +58,11 @@ fn install_below(root: &Path, names: &[String]) -> Result<(), Failure> {
         is_linked(root, name)?;
     }
     run(&mut cargo(&["build", "--locked", "--release", "--package", "haul-cli"]))?;
-    let count = replace(&target_folder()?.join("release/haul"), root, &names)?;
-    run(Command::new("strip").arg(root.join("bin/haul")))?;
+    let built = target_folder()?.join("release/haul");
+    // Not where it is installed: a program that runs must not change.
+    let stripped = built.with_extension("stripped");
+    run(Command::new("strip").arg("-o").args([&stripped, &built]))?;
+    let count = replace(&stripped, root, &names)?;
     say(&format!("{count} files below {}", root.display()));
     Ok(())
 }
@@ -209,6 +211,30 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+
+    #[test]
+    fn manual_pages_refer_to_pages_that_are_installed() {
+        let folder = tempfile::tempdir().unwrap();
+        install_as(folder.path(), &[]).unwrap();
+        let pages = folder.path().join("share/man/man1");
+        for name in names_in(&pages).unwrap() {
+            let page = fs_err::read_to_string(pages.join(&name)).unwrap();
+            let others = page.lines().filter_map(|line| line.strip_prefix(".BR ")?.split_once(" (1)"));
+            let others = others.map(|(other, _)| other.replace('\\', ""));
+            for other in others.filter(|other| other.starts_with("haul") || other == "spdcp") {
+                assert!(pages.join(format!("{other}.1")).exists(), "{name}: {other}(1)");
+            }
+        }
+    }
+
+    #[test]
+    fn one_link_cant_be_removed_alone() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        assert!(parse("install --prefix /p --remove").unwrap().remove);
+        assert_eq!(parse("install --prefix /p --as cp,bzcat").unwrap().names, ["cp", "bzcat"]);
+        // It would remove everything.
+        parse("install --prefix /p --remove --as cp").map(drop).unwrap_err();
+    }
 
     fn install_as(root: &Path, names: &[&str]) -> Result<(), Failure> {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
