@@ -101,11 +101,15 @@ _haul() {
             haul_cp:--exclude-from) names=files ;;
             haul_cp:--files-from) names=files ;;
             haul_cp:--files0-from) names=files ;;
+            haul_cp:--newer-than) names=files ;;
+            haul_cp:--older-than) names=files ;;
             haul_cp:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_cp:--control) names=files ;;
             haul_cp:-g | haul_cp:--progress) words='auto always never' ;;
             haul_cp:--stats) words='json' ;;
             haul_cp:--events) names=files ;;
             haul_cp:--log-file) names=files ;;
+            haul_cp:--launcher) names=programs ;;
             haul_cp:--mpi-lib) names=files ;;
             haul_sync:--backup-dir) names=directories ;;
             haul_sync:--link-dest) names=directories ;;
@@ -121,20 +125,28 @@ _haul() {
             haul_sync:--exclude-from) names=files ;;
             haul_sync:--files-from) names=files ;;
             haul_sync:--files0-from) names=files ;;
+            haul_sync:--newer-than) names=files ;;
+            haul_sync:--older-than) names=files ;;
             haul_sync:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_sync:--control) names=files ;;
             haul_sync:-g | haul_sync:--progress) words='auto always never' ;;
             haul_sync:--stats) words='json' ;;
             haul_sync:--events) names=files ;;
             haul_sync:--log-file) names=files ;;
+            haul_sync:--launcher) names=programs ;;
             haul_sync:--mpi-lib) names=files ;;
             haul_bzip2:--exclude-from) names=files ;;
             haul_bzip2:--files-from) names=files ;;
             haul_bzip2:--files0-from) names=files ;;
+            haul_bzip2:--newer-than) names=files ;;
+            haul_bzip2:--older-than) names=files ;;
             haul_bzip2:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_bzip2:--control) names=files ;;
             haul_bzip2:-g | haul_bzip2:--progress) words='auto always never' ;;
             haul_bzip2:--stats) words='json' ;;
             haul_bzip2:--events) names=files ;;
             haul_bzip2:--log-file) names=files ;;
+            haul_bzip2:--launcher) names=programs ;;
             haul_bzip2:--mpi-lib) names=files ;;
             haul_cmp:--attributes) list='mode ownership timestamps links xattr holes all' ;;
             haul_cmp:--manifest) names=files ;;
@@ -142,11 +154,15 @@ _haul() {
             haul_cmp:--exclude-from) names=files ;;
             haul_cmp:--files-from) names=files ;;
             haul_cmp:--files0-from) names=files ;;
+            haul_cmp:--newer-than) names=files ;;
+            haul_cmp:--older-than) names=files ;;
             haul_cmp:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_cmp:--control) names=files ;;
             haul_cmp:-g | haul_cmp:--progress) words='auto always never' ;;
             haul_cmp:--stats) words='json' ;;
             haul_cmp:--events) names=files ;;
             haul_cmp:--log-file) names=files ;;
+            haul_cmp:--launcher) names=programs ;;
             haul_cmp:--mpi-lib) names=files ;;
             haul_each:--type) list='f d l' ;;
             haul_each:--newer) names=files ;;
@@ -155,11 +171,15 @@ _haul() {
             haul_each:--exclude-from) names=files ;;
             haul_each:--files-from) names=files ;;
             haul_each:--files0-from) names=files ;;
+            haul_each:--newer-than) names=files ;;
+            haul_each:--older-than) names=files ;;
             haul_each:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_each:--control) names=files ;;
             haul_each:-g | haul_each:--progress) words='auto always never' ;;
             haul_each:--stats) words='json' ;;
             haul_each:--events) names=files ;;
             haul_each:--log-file) names=files ;;
+            haul_each:--launcher) names=programs ;;
             haul_each:--mpi-lib) names=files ;;
             haul_grep:-f | haul_grep:--file) names=files ;;
             haul_grep:-d | haul_grep:--directories) words='read recurse skip' ;;
@@ -167,10 +187,12 @@ _haul() {
             haul_grep:--color | haul_grep:--colour) words='always yes force never no none auto tty if-tty' ;;
             haul_grep:--sort) words='path none' ;;
             haul_grep:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_grep:--control) names=files ;;
             haul_grep:-g | haul_grep:--progress) words='auto always never' ;;
             haul_grep:--stats) words='json' ;;
             haul_grep:--events) names=files ;;
             haul_grep:--log-file) names=files ;;
+            haul_grep:--launcher) names=programs ;;
             haul_grep:--mpi-lib) names=files ;;
             haul_sum:--hash) words='blake3 xxh128 xxh64 sha256 md5' ;;
             haul_sum:--manifest-format) words='b3sum bsd json mhl' ;;
@@ -178,22 +200,31 @@ _haul() {
             haul_sum:--exclude-from) names=files ;;
             haul_sum:--files-from) names=files ;;
             haul_sum:--files0-from) names=files ;;
+            haul_sum:--newer-than) names=files ;;
+            haul_sum:--older-than) names=files ;;
             haul_sum:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_sum:--control) names=files ;;
             haul_sum:-g | haul_sum:--progress) words='auto always never' ;;
             haul_sum:--stats) words='json' ;;
             haul_sum:--events) names=files ;;
             haul_sum:--log-file) names=files ;;
+            haul_sum:--launcher) names=programs ;;
             haul_sum:--mpi-lib) names=files ;;
+            haul_tar:-f | haul_tar:--file) names=files ;;
             haul_tar:-C | haul_tar:--directory) names=directories ;;
+            haul_tar:-I | haul_tar:--use-compress-program) names=programs ;;
             haul_tar:-X | haul_tar:--exclude-from) names=files ;;
             haul_tar:-T | haul_tar:--files-from) names=files ;;
             haul_tar:--format) words='pax posix gnu ustar' ;;
             haul_tar:--sort) words='none inode name' ;;
+            haul_tar:--mtime) names=files ;;
             haul_tar:--engine) words='auto sync io-uring posix-aio kernel-aio retry' ;;
+            haul_tar:--control) names=files ;;
             haul_tar:--progress) words='auto always never' ;;
             haul_tar:--stats) words='json' ;;
             haul_tar:--events) names=files ;;
             haul_tar:--log-file) names=files ;;
+            haul_tar:--launcher) names=programs ;;
             haul_tar:--mpi-lib) names=files ;;
             haul_bench_compare:--tree) names=directories ;;
             haul_bench_compare:--cache) list='cold warm' ;;
@@ -216,6 +247,7 @@ _haul() {
             haul_bench_run:--fs) words='ext4 xfs btrfs' ;;
             haul_bench_run:--haul) names=files ;;
             haul_bench_run:--standin) names=files ;;
+            haul_bench_run:--mounts) names=directories ;;
             haul_bench_run:--from) names=files ;;
             haul_bench_run:--json) names=files ;;
             haul_bench_run:--csv) names=files ;;
@@ -285,19 +317,21 @@ _haul() {
         esac
     fi
 
+    local begun=
     if [[ $list ]]; then
-        local begun=
+        words=$list
         [[ $cur == *,* ]] && begun=${cur%,*},
-        for word in $list; do
-            [[ ,$begun == *,$word,* ]] || words+=" $begun$word"
-        done
         compopt -o nospace
     fi
-    COMPREPLY=($(compgen -P "$lead" -W "$words" -- "$cur"))
+    # Not by compgen -W, which runs command substitutions: what is on the line is not to be run.
+    for word in $words; do
+        [[ $begun$word == "$cur"* && ,$begun != *,"$word",* ]] && COMPREPLY+=("$lead$begun$word")
+    done
     [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == --*= ]] && compopt -o nospace
     case $names in
         files) ;;
         directories) compopt +o default +o bashdefault -o dirnames ;;
+        programs) mapfile -t COMPREPLY < <(compgen -P "$lead" -c -- "$cur") ;;
         *) compopt +o default +o bashdefault ;;
     esac
 }

@@ -47,7 +47,10 @@ export interface CopyOptions extends RunOptions {
    */
   mode?: number;
 
-  /** Preserves all: owner, times, hard links, access lists and extended attributes, as `cp -a`. */
+  /**
+   * Preserves all: owner, times, hard links, access lists and extended attributes, as `cp -a`.
+   * Extended attributes that the target's file system doesn't have are dropped silently.
+   */
   archive?: boolean;
   /** Shares blocks with the source: if the file system can (the default), always or fail, never. */
   reflink?: 'auto' | 'always' | 'never';

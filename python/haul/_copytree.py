@@ -25,6 +25,9 @@ _Identity = tuple[int, int]
 # As for the command.
 _JOBS_MAX = 1024
 
+# Kinds of problems with a link that leads nowhere.
+_UNREACHABLE = ("cannot-stat", "cannot-open")
+
 # The original, even if a program puts haul's in its place.
 _shutil_copytree = shutil.copytree
 
@@ -90,7 +93,7 @@ def copytree(
         return _shutil_copytree(
             src, dst, symlinks, ignore, copy_function, ignore_dangling_symlinks, dirs_exist_ok
         )
-    rules = check_options(jobs, reflink, exclude, progress)
+    rules = check_options(jobs, reflink, verify, exclude, progress)
     sys.audit("shutil.copytree", src, dst)
     source, target = os.fspath(src), os.fspath(dst)
     with os.scandir(source):
@@ -119,7 +122,11 @@ def copytree(
 
 
 def check_options(
-    jobs: Optional[int], reflink: str, exclude: Sequence[str], progress: Optional[Callable[..., object]]
+    jobs: Optional[int],
+    reflink: str,
+    verify: bool,
+    exclude: Sequence[str],
+    progress: Optional[Callable[..., object]],
 ) -> list[str]:
     """Returns the rules. Raises what is wrong with options, before anything is made."""
     if isinstance(exclude, (str, bytes)):
@@ -136,6 +143,8 @@ def check_options(
         raise TypeError("progress must be callable")
     if reflink not in ("auto", "always", "never"):
         raise ValueError(f"reflink must be 'auto', 'always' or 'never', not {reflink!r}")
+    if verify and reflink == "always":
+        raise ValueError("verify can't be combined with reflink='always'")
     return rules
 
 
@@ -238,7 +247,8 @@ def raise_errors(
     for problem in problems:
         if problem[-1]:
             triple = _triple(problem, source, target)
-            if not (ignores_dangling and _is_dangling(triple[0])):
+            is_unreachable = problem[0] in _UNREACHABLE
+            if not (ignores_dangling and is_unreachable and _is_dangling(triple[0])):
                 triples.append(triple)
     try:
         for *_, text, is_error in problems:
@@ -285,7 +295,8 @@ def _why(kind: str, src: _Name, dst: _Name) -> Optional[str]:
 
 
 def _special(src: _Name) -> str:
-    name = os.fsdecode(src)
+    # Like shutil, which formats the path as it is.
+    name = src if isinstance(src, str) else repr(src)
     try:
         mode = os.stat(src).st_mode
     except OSError:
@@ -299,8 +310,9 @@ def _below(names: list[bytes], source: bytes, target: bytes) -> bytes:
     """Returns the path of a problem below source and target. One may be inside the other."""
     for top in sorted((source, target), key=len, reverse=True):
         for name in names:
-            if name == top or name.startswith(top.rstrip(b"/") + b"/"):
-                return name[len(top) :].lstrip(b"/")
+            folder = top.rstrip(b"/")
+            if name.rstrip(b"/") == folder or name.startswith(folder + b"/"):
+                return name[len(folder) :].lstrip(b"/")
     return b""
 
 

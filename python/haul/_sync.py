@@ -85,7 +85,7 @@ def sync(
     Raises `shutil.Error` with a list of `(src, dst, why)`, or `ValueError` for what `haul sync`
     refuses, such as a directory inside the other.
     """
-    rules = check_options(jobs, reflink, exclude, progress)
+    rules = check_options(jobs, reflink, verify, exclude, progress)
     source, target = os.fspath(src), os.fspath(dst)
     with os.scandir(source):
         pass  # Raises if the source is missing or not a directory.
@@ -121,7 +121,9 @@ def hash_tree(
     `algorithm` is "blake3", "xxh128", "xxh64", "sha256" or "md5". Raises `OSError` if `path` is
     missing, and `shutil.Error` with a list of `(path, path, why)` if a file can't be read.
     """
-    rules = check_options(jobs, "auto", exclude, progress)
+    rules = check_options(jobs, "auto", False, exclude, progress)
+    if not isinstance(algorithm, str):
+        raise TypeError(f"algorithm must be a string, not {algorithm!r}")
     top = os.fspath(path)
     os.stat(top)  # Raises if it is missing.
     request = _HashRequest(

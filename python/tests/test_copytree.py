@@ -257,6 +257,7 @@ class Errors(Case):
     def test_wrong_arguments(self):
         wrong = [
             ({"reflink": "perhaps"}, ValueError),
+            ({"reflink": "always", "verify": True}, ValueError),
             ({"jobs": 0}, ValueError),
             ({"exclude": "*.pyc"}, TypeError),
             ({"exclude": ["[z-a]"]}, ValueError),
@@ -278,6 +279,13 @@ class Errors(Case):
         with self.assertRaises(ValueError):
             haul.copytree(self.source, "a\0b")
 
+    def test_a_correct_copy_is_verified(self):
+        write(self.source + "/small")
+        # Enough to be copied inside the kernel. Where blocks can be shared, those of both are.
+        write(self.source + "/large", b"".join(n.to_bytes(8, "little") for n in range(4 << 20)))
+        haul.copytree(self.source, self.target, verify=True)
+        self.assertEqual(snapshot(self.target), snapshot(self.source))
+
     def test_each_failure_is_listed_and_the_rest_is_copied(self):
         write(self.source + "/file")
         os.symlink("/nowhere", self.source + "/dangling")
@@ -293,12 +301,36 @@ class Errors(Case):
         self.assertEqual(found["pipe"][1], f"`{self.source}/pipe` is a named pipe")
         self.assertEqual(os.listdir(self.target), ["file"])
 
+    def test_slashes_at_the_end_change_no_name(self):
+        os.symlink("nowhere", self.source + "/foo")
+        write(self.source + "/xfoo")
+        for slashes in ("", "/", "//", "///"):
+            shutil.rmtree(self.target, ignore_errors=True)
+            # Files can't take the place of directories.
+            os.makedirs(self.target + "/xfoo")
+            options = {"ignore_dangling_symlinks": True, "dirs_exist_ok": True}
+            source, target = self.source + slashes, self.target + slashes
+            with self.subTest(slashes), self.assertRaises(shutil.Error) as raised:
+                haul.copytree(source, target, **options)
+            [(src, dst, _)] = raised.exception.args[0]
+            self.assertEqual((src, dst), (os.path.join(source, "xfoo"), os.path.join(target, "xfoo")))
+
+    def test_only_what_leads_nowhere_is_ignored_as_dangling(self):
+        os.symlink("nowhere", self.source + "/link")
+        problem = ("cannot-create-file", [os.fsencode(self.target + "/link")], errno.EIO, "", True)
+        with self.assertRaises(shutil.Error):
+            raise_errors([problem], self.source, self.target, True)
+
     def test_errors_have_the_type_of_the_paths(self):
         os.mkfifo(self.source + "/pipe")
-        with self.assertRaises(shutil.Error) as raised:
-            haul.copytree(os.fsencode(self.source), os.fsencode(self.target))
-        [(src, dst, _)] = raised.exception.args[0]
+        raised = []
+        for copytree in (shutil.copytree, haul.copytree):
+            with self.assertRaises(shutil.Error) as error:
+                copytree(os.fsencode(self.source), os.fsencode(self.target), dirs_exist_ok=True)
+            raised.append(error.exception.args[0])
+        [(src, dst, _)] = raised[1]
         self.assertEqual((src, dst), tuple(os.fsencode(p + "/pipe") for p in (self.source, self.target)))
+        self.assertEqual(raised[0], raised[1])
 
     def test_a_link_that_leads_to_its_own_directory(self):
         write(self.source + "/file")

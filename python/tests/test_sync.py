@@ -48,7 +48,23 @@ class Sync(Case):
         self.assertEqual(haul.sync(self.source, self.target).files, 0)
         self.assertEqual(haul.sync(self.source, self.target, checksum=True).files, 1)
 
+    def test_a_correct_copy_is_verified(self):
+        self.write(self.source, "large", "".join(f"{n:07} " for n in range(4 << 20)))
+        haul.sync(self.source, self.target, verify=True)
+        self.assertEqual(haul.sync(self.source, self.target, checksum=True).files, 0)
+
+    def test_slashes_at_the_end_change_no_name(self):
+        for slashes in ("", "/", "//"):
+            shutil.rmtree(self.target, ignore_errors=True)
+            self.write(self.target, "file/stays", "")
+            with self.subTest(slashes), self.assertRaises(shutil.Error) as raised:
+                haul.sync(self.source + slashes, self.target + slashes)
+            [(src, _, _)] = raised.exception.args[0]
+            self.assertEqual(src, os.path.join(self.source + slashes, "file"))
+
     def test_what_is_refused(self):
+        with self.assertRaises(ValueError):
+            haul.sync(self.source, self.target, reflink="always", verify=True)
         with self.assertRaises(ValueError) as refused:
             haul.sync(self.source, self.source + "/below/target")
         self.assertTrue(str(refused.exception).endswith(" are one directory, or one is inside the other"))
@@ -89,6 +105,8 @@ class Hashes(Case):
             haul.hash_tree(self.source + "/missing")
         with self.assertRaises(ValueError):
             haul.hash_tree(self.source, algorithm="crc32")
+        with self.assertRaisesRegex(TypeError, r"^algorithm must be a string, not b'md5'$"):
+            haul.hash_tree(self.source, algorithm=b"md5")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ typedef enum haul_status {
 typedef enum haul_option {
     /* Copies directories with their content, and links as links. Copies only. */
     HAUL_RECURSIVE = 1,
-    /* Preserves all attributes and hard links. Copies only: a sync always does. */
+    /* Preserves all attributes and hard links, and reports those it can't. Copies only: a sync
+     * always does. If the target's file system has no extended attributes, that is a warning. */
     HAUL_PRESERVE = 2,
     /* The target is the copy's own path, not a directory to copy into. One source only. */
     HAUL_EXACT_TARGET = 3,

@@ -10,8 +10,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use haul::flow::{Line, Report, Severity, Standard, lock};
-use haul::options::{Fsync, IfChanged, Reflink, Verify};
-use haul::{CancelToken, Config, Copy, DeleteKind, DeletionOptions, Error, FlowKind, Kind, Limit, Problem};
+use haul::options::{Fsync, IfChanged, Verify};
+use haul::{
+    CancelToken, Config, Copy, CopyKind, DeleteKind, DeletionOptions, Error, FlowKind, Kind, Limit, Problem,
+};
 use haul::{Summary, Sync, SyncKind, Tally};
 
 /// Interval between progress callbacks.
@@ -230,8 +232,6 @@ impl Job {
                 copy.fsync = Fsync::End;
             }
             if setup.verify {
-                // Shared blocks and copies inside the kernel show nothing to compare.
-                copy.reflink = Reflink::Never;
                 (copy.verify, copy.if_changed) = (Verify::Target, IfChanged::Retry(RETRIES));
             }
         };
@@ -283,6 +283,7 @@ impl ListedProblem {
             .map(Kind::from)
             .contains(&problem.kind)
             && problem.kind != SyncKind::Conflict
+            && problem.kind != CopyKind::Conflict
             && SetupKind::of(problem.kind).is_none();
         let path = match problem.kind == DeleteKind::TooMany {
             true => problem.names.last(),

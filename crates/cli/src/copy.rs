@@ -172,8 +172,9 @@ impl CliTask for CopyTask<'_> {
     }
 
     fn before_count(&self) {
-        let LoweredCopy { operands, options, .. } = self.request;
-        self.space.get_or_init(|| FreeSpace::before(operands, options));
+        let LoweredCopy { operands, options, manifest, .. } = self.request;
+        let options = options.resolved(manifest.as_ref().map(|manifest| manifest.algorithm));
+        self.space.get_or_init(|| FreeSpace::before(operands, &options));
     }
 
     fn count_ahead(&self, over: &AtomicBool, report: &dyn Report) -> Option<Whole> {

@@ -45,6 +45,14 @@ const LINES: &[Line] = &[
     ("haul ctl plain iops", &["iops-limit"], &[]),
     ("cp --arch", &["--archive"], &[]),
     ("cp plain fold", &["folder/"], &[]),
+    ("haul tar -tf pl", &["plain"], &[]),
+    ("haul tar --file pl", &["plain"], &[]),
+    ("haul tar --mtime pl", &["plain"], &[]),
+    ("haul cp --control pl", &["plain"], &[]),
+    ("haul cp --newer-than pl", &["plain"], &[]),
+    ("haul tar -I mkfif", &["mkfifo"], &[]),
+    ("haul cp --launcher mkfif", &["mkfifo"], &[]),
+    ("haul tar --owner ", &[], &["plain"]),
 ];
 
 /// Values of options, also for every shell. The shells differ in whether they list the bare value
@@ -142,6 +150,16 @@ impl Terminal {
         }
     }
 
+    /// Types a line and TAB, and discards the line. Returns what is on the screen.
+    fn complete_and_discard(&mut self, line: &str) -> String {
+        self.press(line);
+        // Ctrl-U, after any question about many candidates.
+        self.press("\t\u{15}haul\n");
+        let screen = self.until("<END>");
+        self.until("READY> ");
+        screen
+    }
+
     /// Types a line, TAB and Enter, and returns the words on the screen once the command has run.
     fn complete(&mut self, line: &str) -> Vec<String> {
         self.press(line);
@@ -186,6 +204,41 @@ fn try_lines(terminal: &mut Terminal) {
     assert!(fails.is_empty(), "{}", fails.join("\n"));
 }
 
+/// Returns a line for each option with an argument of each command: the option, with an argument
+/// that has begun.
+fn options_with(argument: &str) -> Vec<String> {
+    let definitions = Command::new(program!().path()).arg("--definitions").output().unwrap().stdout;
+    let definitions: serde_json::Value = serde_json::from_slice(&definitions).unwrap();
+    let mut lines = Vec::new();
+    for command in definitions.as_array().unwrap() {
+        for flag in command["flags"].as_array().unwrap() {
+            let (name, long) = (command["name"].as_str().unwrap(), flag["long"].as_str().unwrap());
+            if !flag["argument"].is_null() && !long.is_empty() {
+                lines.push(format!("haul {name} --{long}={argument}"));
+            }
+        }
+    }
+    assert!(lines.len() > 100, "{lines:?}");
+    lines
+}
+
+/// Completes every option, with nothing and with something that must not be run.
+fn try_options(terminal: &mut Terminal, work: &Path) {
+    let mut fails = Vec::new();
+    for line in options_with("").into_iter().chain(options_with("$(>RAN),")) {
+        let screen = terminal.complete_and_discard(&line);
+        let is_error = ["not found", "compvalues:", "comparguments:", "_arguments:", "bad "];
+        if is_error.iter().any(|error| screen.contains(error)) {
+            fails.push(format!("{line}: {screen:?}"));
+        }
+        if work.join("RAN").exists() {
+            fails.push(format!("{line} was run"));
+            fs::remove_file(work.join("RAN")).unwrap();
+        }
+    }
+    assert!(fails.is_empty(), "{}", fails.join("\n"));
+}
+
 /// Functions that print their arguments. The marks are split, so that the typed line doesn't
 /// contain them.
 const FUNCTIONS: &str = "haul() { printf '<%s>' \"$@\"; echo '<E''ND>'; }; cp() { haul \"$@\"; }";
@@ -210,6 +263,7 @@ fn bash_completes() {
     ));
     terminal.until("READY> ");
     try_lines(&mut terminal);
+    try_options(&mut terminal, &work);
 }
 
 #[test]
@@ -219,7 +273,9 @@ fn zsh_completes() {
     let mut terminal = Terminal::open("zsh -f -i", &work, &tools);
     let folder = generated("completions/_haul");
     let folder = folder.parent().unwrap().display();
-    let settings = "unsetopt auto_menu list_ambiguous prompt_sp prompt_cr beep; LISTMAX=10000; unset zle_bracketed_paste";
+    // Unlike expand-or-complete, complete-word doesn't itself run what is on the line.
+    let settings = "bindkey '^I' complete-word; unsetopt auto_menu list_ambiguous prompt_sp prompt_cr beep; \
+                    LISTMAX=10000; unset zle_bracketed_paste";
     // Load the function now: it also registers itself for cp.
     let load = "autoload -Uz compinit; compinit -u -D; autoload +X -Uz _haul; compdef _haul cp";
     terminal.press(&format!(
@@ -227,6 +283,7 @@ fn zsh_completes() {
     ));
     terminal.until("READY> ");
     try_lines(&mut terminal);
+    try_options(&mut terminal, &work);
 }
 
 #[test]
@@ -235,10 +292,17 @@ fn fish_completes() {
     let (_sandbox, work, tools) = ground();
     let mut fails = Vec::new();
     let file = generated("completions/haul.fish");
-    for line in LINES.iter().chain(WORDS) {
-        let script = format!("source '{}'; complete -C '{}'", file.display(), line.0);
-        let output = command("fish", &work, &tools).args(["--no-config", "-c", &script]).output().unwrap();
+    let run = |script: &str| {
+        let output = command("fish", &work, &tools).args(["--no-config", "-c", script]).output().unwrap();
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        output
+    };
+    let each = options_with("").into_iter().chain(options_with("(touch RAN),"));
+    let each: String = each.map(|line| format!("complete -C '{line}'\n")).collect();
+    run(&format!("source '{}'\n{each}", file.display()));
+    assert!(!work.join("RAN").exists());
+    for line in LINES.iter().chain(WORDS) {
+        let output = run(&format!("source '{}'; complete -C '{}'", file.display(), line.0));
         let offered: Vec<_> = String::from_utf8_lossy(&output.stdout)
             .lines()
             .map(|line| line.split('\t').next().unwrap_or_default().to_owned())

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use haul_copy::{CopyOptions, CopyRequest, Dereference, Operands, Preserve};
+use haul_copy::{Atomic, CopyOptions, CopyRequest, Dereference, Operands, Preserve};
 use haul_flow::{Alone, CancelToken, Config, Report};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
@@ -62,19 +62,24 @@ impl Copy {
         }
     }
 
-    /// Copies directories with their content, and symbolic links as links (`cp -r`).
+    /// Copies directories with their content, and symbolic links as links (`cp -r`). Large files
+    /// get their names when they are complete ([`Atomic::LargeFiles`]).
     pub fn recursive(self) -> Self {
-        let options = CopyOptions { recursive: true, dereference: Dereference::Never, ..self.options };
+        let atomic =
+            if self.options.atomic == Atomic::Never { Atomic::LargeFiles } else { self.options.atomic };
+        let options =
+            CopyOptions { recursive: true, dereference: Dereference::Never, atomic, ..self.options };
         Self { options, ..self }
     }
 
     /// Preserves all attributes and hard links, and reports those it can't (`cp --preserve=all`,
-    /// without the SELinux context).
+    /// without the SELinux context). If the target's file system has no extended attributes, that
+    /// is one warning.
     pub fn preserve_all(self) -> Self {
         let options = CopyOptions {
             preserve: Preserve::all(),
             require_preserve: true,
-            reduce_diagnostics: true,
+            report_lost_xattrs: true,
             ..self.options
         };
         Self { options, ..self }

@@ -120,6 +120,8 @@ pub fn copy_options() -> CopyOptions {
         preserve: Preserve::all(),
         require_preserve: true,
         reduce_diagnostics: true,
+        // Silence would leave the trees different.
+        report_lost_xattrs: true,
         atomic: Atomic::Always,
         existing: Existing {
             update: Update::Different(Difference::default()),

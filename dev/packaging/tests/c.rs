@@ -8,6 +8,7 @@ use std::process::Command;
 
 use haul_packaging::{run, workspace};
 use haul_testkit::examples::in_language;
+use haul_testkit::mount::Mount;
 use haul_testkit::{needs, require};
 
 /// The program: `folder` has a tree `source`. It exits with the line of the first check that fails.
@@ -124,6 +125,19 @@ static int synchronizes(void) {
     return 0;
 }
 
+/* Files that share blocks, or that the kernel copies, are as right as others. */
+static int verifies(void) {
+    haul_tool tools[] = { HAUL_COPY, HAUL_SYNC };
+    for (size_t tool = 0; tool < 2; tool++) {
+        haul_job *job = job_of(tools[tool], "large", tool ? "large-sync" : "large-copy");
+        CHECK(tool || haul_set(job, HAUL_RECURSIVE, 1) == HAUL_OK);
+        CHECK(haul_set(job, HAUL_VERIFY, 1) == HAUL_OK);
+        CHECK(haul_run(job) == HAUL_OK && haul_problem_count(job) == 0);
+        haul_free(job);
+    }
+    return 0;
+}
+
 static int refuses_nonsense(void) {
     CHECK(haul_new((haul_tool)9) == NULL);
     CHECK(haul_run(NULL) == HAUL_INVALID && haul_problem_count(NULL) == 0);
@@ -152,7 +166,7 @@ int main(void) {
     if (copies() || reports_errors() || is_cancelled()) return 1;
     FILE *extra = fopen("target/extra", "w");
     if (!extra || fclose(extra)) return 1;
-    if (synchronizes() || refuses_nonsense()) return 1;
+    if (synchronizes() || refuses_nonsense() || verifies()) return 1;
     puts(haul_version());
     return 0;
 }
@@ -210,6 +224,14 @@ fn a_c_program_copies_synchronizes_cancels_and_reads_errors() {
     with_all.extend(private.split(' ').map(str::to_owned));
     compile(folder.path(), "static", &with_all);
     assert_eq!(run_in_tree(folder.path(), &["../static"], "/nonexistent"), version);
+
+    // File systems that share blocks.
+    for file_system in ["btrfs", "xfs"] {
+        require!(needs::loop_mount(file_system));
+        let mount = Mount::image(file_system, 400 << 20).unwrap();
+        let program = folder.path().join("shared").display().to_string();
+        assert_eq!(run_in_tree(mount.path(), &[&program], &library), version);
+    }
 }
 
 #[test]
@@ -259,6 +281,9 @@ fn run_in_tree(folder: &Path, command: &[&str], library: &str) -> String {
     fs::write(tree.join("source/file"), "one").unwrap();
     fs::write(tree.join("source/below/file"), "three").unwrap();
     fs::write(tree.join("source/a.o"), "object").unwrap();
+    fs::create_dir(tree.join("large")).unwrap();
+    let content: Vec<u8> = (0..2_u64 << 20).flat_map(u64::to_le_bytes).collect();
+    fs::write(tree.join("large/file"), content).unwrap();
     run(Command::new("mkfifo").arg(tree.join("fifo"))).unwrap();
     let mut program = Command::new(command[0]);
     program.args(&command[1..]).current_dir(&tree).env("LD_LIBRARY_PATH", library);

@@ -182,6 +182,58 @@ fn a_removal_that_fails_leaves_haul_as_cp() {
     in_root(&root, "cp --version | grep -q GNU").unwrap();
 }
 
+#[test]
+fn a_cp_gnu_of_somebody_else_stays() {
+    require!(needs::root(), needs::tool("debootstrap"), needs::tool("dpkg-deb"), static_builds());
+    let (_folder, root) = debian();
+    with_packages(&root);
+    in_root(&root, "dpkg -i /haul.deb; cp /bin/cp /saved").unwrap();
+    // What the administrator has done, what haul-cp says, what must hold afterwards, and how the
+    // administrator takes it back.
+    let cases = [
+        (
+            "mv /bin/cp /bin/cp.gnu; ln -s haul /bin/cp",
+            "/bin/cp.gnu exists",
+            "cmp /bin/cp.gnu /saved; [ $(readlink /bin/cp) = haul ]",
+            "mv -T /bin/cp.gnu /bin/cp",
+        ),
+        (
+            "echo own >/bin/cp.gnu",
+            "/bin/cp.gnu exists",
+            "[ $(cat /bin/cp.gnu) = own ]; cmp /bin/cp /saved",
+            "rm /bin/cp.gnu",
+        ),
+        (
+            "ln -s nowhere /bin/cp.gnu",
+            "/bin/cp.gnu exists",
+            "[ $(readlink /bin/cp.gnu) = nowhere ]; cmp /bin/cp /saved",
+            "rm /bin/cp.gnu",
+        ),
+        (
+            "ln -sf haul /bin/cp",
+            "/bin/cp is haul already",
+            "[ $(readlink /bin/cp) = haul ]; test ! -e /bin/cp.gnu",
+            "rm /bin/cp; cat /saved >/bin/cp; chmod 755 /bin/cp",
+        ),
+        (
+            "dpkg-divert --package other --no-rename --divert /bin/cp.other --add /bin/cp",
+            "clashes with",
+            "test ! -e /bin/cp.gnu; cmp /bin/cp /saved",
+            "dpkg-divert --package other --no-rename --remove /bin/cp",
+        ),
+    ];
+    for (change, message, holds, take_back) in cases {
+        in_root(&root, change).unwrap();
+        let refused = in_root(&root, "dpkg -i /haul-cp.deb").unwrap_err();
+        assert!(refused.contains(message), "{change}: {refused}");
+        in_root(&root, holds).unwrap_or_else(|error| panic!("{change}: {error}"));
+        in_root(&root, "dpkg --purge haul-cp").unwrap();
+        in_root(&root, holds).unwrap_or_else(|error| panic!("{change}, purged: {error}"));
+        in_root(&root, take_back).unwrap();
+    }
+    in_root(&root, "dpkg -i /haul-cp.deb; dpkg --purge haul-cp; cmp /bin/cp /saved").unwrap();
+}
+
 /// Packs the coreutils of a system again, with all that is in `/bin` in `/usr/bin`. Debian has
 /// moved it so between two releases.
 const PACK_MOVED: &str = "root=$1 stage=$2

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use haul_packaging::{run, workspace};
+use haul_testkit::mount::Mount;
 use haul_testkit::{needs, note, require, skip};
 
 /// Exit status of `cpython.py` where Python comes without its own tests.
@@ -152,6 +153,7 @@ fn the_package_passes_its_tests_and_those_of_cpython() {
     }
     run(&mut environment.script("examples.py")).unwrap_or_else(|error| panic!("{error}"));
     check_types(&environment);
+    verify_on_mounts(&environment);
 
     let output = environment.script("cpython.py").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -161,6 +163,19 @@ fn the_package_passes_its_tests_and_those_of_cpython() {
     }
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{messages}");
+}
+
+/// Verifies copies on file systems that share blocks.
+fn verify_on_mounts(environment: &Environment) {
+    for file_system in ["btrfs", "xfs"] {
+        require!(needs::loop_mount(file_system));
+        let mount = Mount::image(file_system, 400 << 20).unwrap();
+        for tests in ["test_copytree.py", "test_sync.py"] {
+            let mut verified = environment.script(tests);
+            verified.args(["-k", "test_a_correct_copy_is_verified"]).env("TMPDIR", mount.path());
+            run(&mut verified).unwrap_or_else(|error| panic!("{file_system}: {error}"));
+        }
+    }
 }
 
 /// Checks the types of the installed package and of a program that uses it.

@@ -29,7 +29,7 @@ pub(crate) const STATIC: [(&str, &str, &str); 2] = [
     ("aarch64", "aarch64-unknown-linux-musl", "aarch64-linux-gnu-gcc"),
 ];
 
-/// Arguments of `cargo xtask dist`.
+/// Builds archives and packages of haul in target/dist.
 #[derive(Parser)]
 #[command(name = "cargo xtask dist")]
 struct DistArguments {
@@ -49,8 +49,7 @@ struct Dist {
 }
 
 pub(crate) fn dist(words: &[String]) -> Result<(), StepFailure> {
-    let program = std::iter::once("dist").chain(words.iter().map(String::as_str));
-    let arguments = DistArguments::try_parse_from(program).map_err(|error| StepFailure(error.to_string()))?;
+    let arguments = DistArguments::parse_from(std::iter::once("dist").chain(words.iter().map(String::as_str)));
     let epoch = output_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))?;
     let target = target_folder()?;
     let dist = Dist {
@@ -169,18 +168,23 @@ impl Dist {
         Ok(folder.join("haul"))
     }
 
-    /// Makes the archive that a user unpacks below a prefix.
+    /// Makes the archive that a user unpacks below a prefix. It has no directories: those that are
+    /// there keep their modes, and links to others stay.
     fn archive(&self, binary: &Path, architecture: &str) -> Result<(), StepFailure> {
         let name = format!("haul-{VERSION}-{architecture}-linux");
         let parent = self.target.join("dist-work").join(architecture);
         let stage = self.stage(&parent, &name)?;
-        lay_out(binary, &stage, &InstallLayout { zsh: "share/zsh/site-functions", is_compressed: false })?;
+        let layout = InstallLayout { zsh: "share/zsh/site-functions", is_compressed: false };
+        let mut files = lay_out(binary, &stage, &layout)?;
         for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
-            put(&fs_err::read(workspace().join(file))?, &stage.join("share/doc/haul").join(file), 0o644)?;
+            let path = format!("share/doc/haul/{file}");
+            put(&fs_err::read(workspace().join(file))?, &stage.join(&path), 0o644)?;
+            files.push(path);
         }
+        files.sort();
         let archive = self.output.join(format!("{name}.tar.gz"));
         run(Command::new("tar")
-            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
+            .args(["--no-recursion", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
             .args([
                 "--mode=u+rw,go+r-w",
                 &format!("--mtime=@{}", self.epoch),
@@ -190,7 +194,7 @@ impl Dist {
             .arg(archive)
             .arg("-C")
             .arg(parent)
-            .arg(&name))
+            .args(files.iter().map(|file| format!("{name}/{file}"))))
     }
 
     /// Creates an empty directory for the files of a package.
@@ -212,5 +216,38 @@ impl Dist {
             say(&format!("{:>6.1} MB  {name}", bytes as f64 / 1e6));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn unpacking_the_archive_changes_no_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let [target, output, prefix] = ["target", "output", "prefix"].map(|name| folder.path().join(name));
+        for path in [output.clone(), prefix.join("bin"), prefix.join("share"), folder.path().join("man")] {
+            fs_err::create_dir_all(path).unwrap();
+        }
+        let shared = std::fs::Permissions::from_mode(0o2775);
+        fs_err::set_permissions(prefix.join("bin"), shared).unwrap();
+        symlink("../../man", prefix.join("share/man")).unwrap();
+
+        let dist = Dist { is_quick: true, epoch: "1".to_owned(), target, output: output.clone() };
+        dist.archive(Path::new("/bin/true"), "any").unwrap();
+        let archive = output.join(format!("haul-{VERSION}-any-linux.tar.gz"));
+        // The command of the README.
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(archive).arg("--strip-components=1").arg("-C").arg(&prefix);
+        run(&mut tar).unwrap();
+        let mode = |path: PathBuf| fs_err::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(prefix.join("bin")), mode(prefix.join("bin/haul"))), (0o2775, 0o755));
+        assert!(prefix.join("share/man").is_symlink() && folder.path().join("man/man1/haul-cp.1").exists());
+        assert!(prefix.join("bin/spdcp").is_symlink() && prefix.join("share/doc/haul/README.md").exists());
     }
 }

@@ -56,6 +56,7 @@ fn generated() -> Result<Vec<Generated>, StepFailure> {
         let CommandDefinition { name, about, .. } = command;
         *command = CommandDefinition { name: mem::take(name), about: mem::take(about), ..bench };
     }
+    definitions::check_names(&commands)?;
     let mut generated = [
         ("docs/help/haul.txt", printed(&["--help"])?),
         ("docs/man/haul.1", man::haul(&commands).into_bytes()),

@@ -13,7 +13,7 @@ use crate::steps::{StepFailure, cargo, run, say, workspace};
 /// Name of the list of installed files, below the prefix.
 const LIST: &str = "share/haul/installed";
 
-/// Arguments of `cargo xtask install`.
+/// Builds haul and installs it below a prefix, or removes it.
 #[derive(Parser)]
 #[command(name = "cargo xtask install")]
 struct InstallArguments {
@@ -26,8 +26,8 @@ struct InstallArguments {
     /// Links haul to this name too.
     #[arg(long = "as", value_name = "NAME", value_delimiter = ',', value_parser = ["cp", "bzip2", "bunzip2", "bzcat"])]
     names: Vec<String>,
-    /// Removes what an earlier call installed.
-    #[arg(long)]
+    /// Removes all that earlier calls installed, the links too.
+    #[arg(long, conflicts_with = "names")]
     remove: bool,
 }
 
@@ -40,9 +40,7 @@ pub(crate) struct InstallLayout {
 }
 
 pub(crate) fn install(words: &[String]) -> Result<(), StepFailure> {
-    let program = std::iter::once("install").chain(words.iter().map(String::as_str));
-    let arguments =
-        InstallArguments::try_parse_from(program).map_err(|error| StepFailure(error.to_string()))?;
+    let arguments = InstallArguments::parse_from(std::iter::once("install").chain(words.iter().map(String::as_str)));
     if !arguments.prefix.is_absolute() {
         return Err(StepFailure("--prefix needs an absolute path".to_owned()));
     }
@@ -60,8 +58,11 @@ fn install_below(root: &Path, names: &[String]) -> Result<(), StepFailure> {
         is_linked(root, name)?;
     }
     run(&mut cargo(&["build", "--locked", "--release", "--package", "haul-cli"]))?;
-    let count = replace(&target_folder()?.join("release/haul"), root, &names)?;
-    run(Command::new("strip").arg(root.join("bin/haul")))?;
+    let built = target_folder()?.join("release/haul");
+    // Not where it is installed: a program that runs must not change.
+    let stripped = built.with_extension("stripped");
+    run(Command::new("strip").arg("-o").args([&stripped, &built]))?;
+    let count = replace(&stripped, root, &names)?;
     say(&format!("{count} files below {}", root.display()));
     Ok(())
 }
@@ -214,6 +215,30 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+
+    #[test]
+    fn manual_pages_refer_to_pages_that_are_installed() {
+        let folder = tempfile::tempdir().unwrap();
+        install_as(folder.path(), &[]).unwrap();
+        let pages = folder.path().join("share/man/man1");
+        for name in names_in(&pages).unwrap() {
+            let page = fs_err::read_to_string(pages.join(&name)).unwrap();
+            let others = page.lines().filter_map(|line| line.strip_prefix(".BR ")?.split_once(" (1)"));
+            let others = others.map(|(other, _)| other.replace('\\', ""));
+            for other in others.filter(|other| other.starts_with("haul") || other == "spdcp") {
+                assert!(pages.join(format!("{other}.1")).exists(), "{name}: {other}(1)");
+            }
+        }
+    }
+
+    #[test]
+    fn one_link_cant_be_removed_alone() {
+        let parse = |line: &str| InstallArguments::try_parse_from(line.split(' '));
+        assert!(parse("install --prefix /p --remove").unwrap().remove);
+        assert_eq!(parse("install --prefix /p --as cp,bzcat").unwrap().names, ["cp", "bzcat"]);
+        // It would remove everything.
+        parse("install --prefix /p --remove --as cp").map(drop).unwrap_err();
+    }
 
     fn install_as(root: &Path, names: &[&str]) -> Result<(), StepFailure> {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();

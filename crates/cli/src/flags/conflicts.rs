@@ -1,11 +1,10 @@
 //! Options of `cp` that exclude or require one another.
 
-use haul_copy::{Atomic, Reflink, Sparse, Update, Verify};
+use haul_copy::{Atomic, Reflink, Sparse, Update};
 use haul_digest::Algorithm;
 use haul_engine::Ops;
 
 use super::FlagError;
-use super::cluster::Interactive;
 use super::lower::Typed;
 use super::values;
 
@@ -28,12 +27,6 @@ impl Typed {
         if self.reflink == Reflink::Always && self.sparse != Sparse::Auto {
             return Err(FlagError::ReflinkWithSparse);
         }
-        if let Some(other) = self.strict.then(|| self.not_strict()).flatten() {
-            return Err(FlagError::Exclusive { flag: "--strict", other });
-        }
-        if let (Some(flag), Some(other)) = (self.reads_all(), self.not_read()) {
-            return Err(FlagError::Exclusive { flag, other });
-        }
         if let Some(other) = self.dry_run.then(|| self.not_dry()).flatten() {
             return Err(FlagError::Exclusive { flag: "--dry-run", other });
         }
@@ -42,32 +35,15 @@ impl Typed {
         if !self.link_dest.is_empty() && self.manifest.is_some() {
             return Err(FlagError::Exclusive { flag: "--link-dest", other: "--manifest" });
         }
-        if let Some(other) = self.not_atomic() {
-            return Err(FlagError::Exclusive { flag: "--atomic", other });
-        }
         if let Some((flag, other)) = self.not_journaled(update) {
             return Err(FlagError::Exclusive { flag, other });
         }
         Ok(())
     }
 
-    /// Returns a given option that `--strict` rules out.
-    fn not_strict(&self) -> Option<&'static str> {
-        let existing = &self.existing;
-        existing
-            .keep_directory_symlink
-            .then_some("--keep-directory-symlink")
-            .or(self.attributes_only.then_some("--attributes-only"))
-    }
-
     /// Returns a given option that needs a real copy.
     fn not_dry(&self) -> Option<&'static str> {
-        let real = [
-            ("--manifest", self.manifest.is_some()),
-            ("--resume", self.resume),
-            ("--journal", self.shared.run.hosts.journal.is_some()),
-            ("--interactive", self.interactive == Interactive::Ask),
-        ];
+        let real = [("--resume", self.resume), ("--journal", self.shared.run.hosts.journal.is_some())];
         real.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
@@ -94,29 +70,9 @@ impl Typed {
         }
     }
 
-    /// Returns a given option that needs the content of every file.
-    pub(super) fn reads_all(&self) -> Option<&'static str> {
-        let verify = (self.verify != Verify::Never).then_some("--verify");
-        verify.or(self.manifest.is_some().then_some("--manifest"))
-    }
-
-    /// Returns a given option with which there is no content to read.
-    fn not_read(&self) -> Option<&'static str> {
-        let useless = [
-            ("--attributes-only", self.attributes_only),
-            ("--link", self.hard_link),
-            ("--symbolic-link", self.symbolic_link),
-            ("--reflink=always", self.reflink == Reflink::Always),
-        ];
-        let given = useless.into_iter().find(|(_, given)| *given);
-        given.map(|(flag, _)| flag)
-    }
-
-    /// Returns a given option that `--atomic` rules out: one that changes the target where it is.
-    fn not_atomic(&self) -> Option<&'static str> {
-        let useless = [("--attributes-only", self.attributes_only), ("--backup", self.backs_up())];
-        let given = useless.into_iter().find(|(_, given)| *given && self.atomic == Some(Atomic::Always));
-        given.map(|(flag, _)| flag)
+    /// Returns the algorithm of the manifest, if one is wanted.
+    pub(super) fn listed_hash(&self) -> Option<Algorithm> {
+        self.manifest.as_ref().map(|_| self.hash.unwrap_or_default())
     }
 
     /// Returns the option that asks for a journal, and a given one that rules it out.

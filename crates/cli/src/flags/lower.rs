@@ -409,6 +409,9 @@ impl Typed {
         self.resolve_block_bytes()?;
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment, label) };
+        if let Some((flag, other)) = options.conflict(self.listed_hash()) {
+            return Err(Error::Exclusive { flag, other });
+        }
         let sync = haul_sync::Options {
             deletion: self.deletion()?,
             link_dest: std::mem::take(&mut self.link_dest),
@@ -532,6 +535,7 @@ impl Typed {
             require_xattr: self.require_xattr,
             label,
             reduce_diagnostics: self.reduce_diagnostics,
+            report_lost_xattrs: self.sync.is_some(),
             default_mode: self.refuse_mode && !self.preserve.contains(Preserve::MODE),
             existing: self.existing.clone(),
             make: match (self.hard_link, self.symbolic_link) {
@@ -543,12 +547,7 @@ impl Typed {
             copy_contents: self.copy_contents,
             refuse_special: false,
             one_file_system: self.one_file_system,
-            // Shared blocks would bring the source's holes with them, and show nothing to hash.
-            reflink: if self.sparse == Sparse::Never || self.reads_all().is_some() {
-                Reflink::Never
-            } else {
-                self.reflink
-            },
+            reflink: self.reflink,
             sparse: self.sparse,
             // GNU leaves a part of a large file under its name when it is killed in a tree.
             atomic: self.atomic.unwrap_or(if self.recursive { Atomic::LargeFiles } else { Atomic::Never }),

@@ -233,7 +233,7 @@ fn holes_and_shared_blocks_bear_on_each_other() {
     assert_eq!(both("--reflink a b"), (Reflink::Always, Sparse::Auto));
     assert_eq!(both("--reflink=never --sparse=al a b"), (Reflink::Never, Sparse::Always));
     assert_eq!(both("--reflink=auto --sparse=always a b"), (Reflink::Auto, Sparse::Always));
-    assert_eq!(both("--reflink=auto --sparse=never a b"), (Reflink::Never, Sparse::Never));
+    assert_eq!(both("--reflink=auto --sparse=never a b"), (Reflink::Auto, Sparse::Never));
     assert_eq!(both("--sparse never --sparse always a b"), (Reflink::Auto, Sparse::Always));
 }
 

@@ -192,6 +192,8 @@ haul_flow::kinds! {
         WaitsForRoom = "no space left for {}: waiting",
         /// The copy continues after such a wait.
         HasRoom = "space is available again: continuing",
+        /// Options that exclude each other. The names are theirs.
+        Conflict = "options {bare} and {bare} are mutually exclusive",
         /// Files left by an earlier run can't be removed from a directory.
         CannotSweep = "cannot remove leftovers of an earlier run in {}",
     }

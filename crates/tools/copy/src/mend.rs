@@ -250,12 +250,11 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
     others
 }
 
-/// Warns once that the target's file system has no xattrs. Only `haul sync` does: a copy drops them
-/// silently, as GNU cp does.
+/// Warns once that the target's file system has no xattrs, if that is wanted.
 pub(super) fn tell_lost(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn() -> Vec<u8>) {
     let options = &copier.options;
     // Relaxed: nothing else depends on it.
-    if options.existing.update.syncs()
+    if options.report_lost_xattrs
         && !options.require_xattr
         && !copier.told_xattrs_lost.swap(true, Ordering::Relaxed)
     {

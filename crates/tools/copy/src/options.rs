@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use bitflags::bitflags;
+use haul_digest::Algorithm;
 use haul_flow::BackupPlace;
 use haul_sys::{FileType, Identity, Stat};
 
@@ -301,6 +302,9 @@ pub struct CopyOptions {
     pub require_xattr: bool,
     /// Silently skip xattrs the file system does not support (`-a`).
     pub reduce_diagnostics: bool,
+    /// Warn once if the target's file system has no xattrs, which GNU `cp` drops silently. One that
+    /// doesn't fit into it is an error.
+    pub report_lost_xattrs: bool,
     /// How SELinux contexts are treated.
     pub label: Label,
     /// New files get the default mode instead of the source's (`--no-preserve=mode`).
@@ -317,7 +321,9 @@ pub struct CopyOptions {
     pub refuse_special: bool,
     /// Leave directories on other file systems empty (`-x`).
     pub one_file_system: bool,
-    /// Sharing of blocks with the source.
+    /// Sharing of blocks with the source. [`Reflink::Auto`] shares none where every file has to be
+    /// read (`verify`, [`CopyRequest::digests`](crate::CopyRequest::digests)), and none with
+    /// [`Sparse::Never`].
     pub reflink: Reflink,
     /// Where the target gets holes.
     pub sparse: Sparse,
@@ -368,6 +374,46 @@ pub struct TemporaryNames {
 }
 
 impl CopyOptions {
+    /// Returns the flags of two options that exclude each other, if any do. `listed_hash` is that
+    /// of [`CopyRequest::digests`](crate::CopyRequest::digests).
+    #[must_use]
+    pub fn conflict(&self, listed_hash: Option<Algorithm>) -> Option<(&'static str, &'static str)> {
+        let existing = &self.existing;
+        let clones = self.reflink == Reflink::Always;
+        let is_listed = listed_hash.is_some();
+        let content = if self.verify == Verify::Never { "--manifest" } else { "--verify" };
+        let needs_content = is_listed || self.verify != Verify::Never;
+        let is_atomic = self.atomic == Atomic::Always;
+        let conflicts = [
+            (clones && self.sparse != Sparse::Auto, "--reflink=always", "--sparse"),
+            (self.strict && existing.keep_directory_symlink, "--strict", "--keep-directory-symlink"),
+            (self.strict && self.attributes_only, "--strict", "--attributes-only"),
+            // There is nothing to read.
+            (needs_content && self.attributes_only, content, "--attributes-only"),
+            (needs_content && self.make == Make::HardLink, content, "--link"),
+            (needs_content && self.make == Make::Symlink, content, "--symbolic-link"),
+            (needs_content && clones, content, "--reflink=always"),
+            (self.dry_run && is_listed, "--dry-run", "--manifest"),
+            (self.dry_run && existing.ask, "--dry-run", "--interactive"),
+            // The files that are linked aren't read.
+            (is_listed && !self.link_dest.is_empty(), "--link-dest", "--manifest"),
+            // These change the target where it is.
+            (is_atomic && self.attributes_only, "--atomic", "--attributes-only"),
+            (is_atomic && existing.backs_up(), "--atomic", "--backup"),
+        ];
+        conflicts.into_iter().find(|(is_there, ..)| *is_there).map(|(_, flag, other)| (flag, other))
+    }
+
+    /// Returns the options that a copy works with. Neither shared blocks nor those that the kernel
+    /// copies show their content, and they bring the holes of the source with them.
+    #[must_use]
+    pub fn resolved(&self, listed_hash: Option<Algorithm>) -> Self {
+        let needs_writes =
+            listed_hash.is_some() || self.verify != Verify::Never || self.sparse == Sparse::Never;
+        let reflink = if needs_writes { Reflink::Never } else { self.reflink };
+        Self { reflink, ..self.clone() }
+    }
+
     /// True if all of `what` is preserved.
     pub(super) fn preserves(&self, what: Preserve) -> bool {
         self.preserve.contains(what)
@@ -405,6 +451,7 @@ impl Default for CopyOptions {
             require_preserve: false,
             require_xattr: false,
             reduce_diagnostics: false,
+            report_lost_xattrs: false,
             label: Label::Attribute,
             default_mode: false,
             existing: Existing::default(),

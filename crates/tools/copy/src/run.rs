@@ -27,8 +27,7 @@ pub struct CopyRequest<'a> {
     pub config: &'a Config,
     /// Cancel this to begin no more entries. Files that are being copied are completed.
     pub cancel: &'a CancelToken,
-    /// Receives the hash of each regular file that is copied. Reflinks and copies inside the kernel
-    /// don't show the content, so they must be off ([`Reflink::Never`](crate::Reflink::Never)).
+    /// Receives the hash of each regular file that is copied. No blocks are shared then.
     pub digests: Option<&'a DigestSink>,
     /// Records which entries are complete. Those that an earlier run has completed are skipped if
     /// neither source nor target has changed since. For a copy in this process: a process group
@@ -76,6 +75,11 @@ pub fn run<E: Executor<Copier>>(
     report: &dyn Report,
 ) -> Result<Outcome, Refused> {
     let CopyRequest { operands, options, config, cancel, digests, journal, deletion } = request;
+    let listed_hash = digests.map(DigestSink::algorithm);
+    if let Some((flag, other)) = options.conflict(listed_hash) {
+        return Err(Refused::Fatal(Problem::new(CopyKind::Conflict).naming(flag).naming(other)));
+    }
+    let options = &options.resolved(listed_hash);
     let config = &with_workers_needed(config, options, E::IS_ALONE && operands.is_one_file(options));
     let waiting = Waiting::new(report);
     let report: &dyn Report = if deletion.is_some() { &waiting } else { report };
@@ -92,12 +96,11 @@ pub fn run<E: Executor<Copier>>(
     let assignments = operands::assign(operands, options, &session.cache)?;
     let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
     let groups = operands::groups(assignments, options, &session.cache);
-    let digests = digests.cloned();
     let journal = journal.map(|journal| JournalState::new(Arc::clone(journal)));
     let mut copier = Copier {
         contexts,
-        listed_hash: digests.as_ref().map(DigestSink::algorithm),
-        digests,
+        listed_hash,
+        digests: digests.cloned(),
         journal,
         ..Copier::new(options.clone(), cancel.clone(), groups.len() > 1)
     };

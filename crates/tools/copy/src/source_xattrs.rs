@@ -184,8 +184,8 @@ fn rules<'a>(copier: &'a Copier, cx: &Context<'_, Copier>) -> &'a XattrRules {
 /// Reports an xattr that was not copied; returns true if the copy still counts as made.
 ///
 /// `-a` copies xattrs on a best-effort basis: what the file system can't store or the user's
-/// permissions do not allow is skipped. Anything else is an error, which GNU hides under `-a`. For
-/// `haul sync`, so is what doesn't fit: silence would leave the trees different.
+/// permissions do not allow is skipped. Anything else is an error, which GNU hides under `-a`. With
+/// `report_lost_xattrs`, so is what doesn't fit.
 pub(super) fn tell_uncopied(
     copier: &Copier,
     cx: &Context<'_, Copier>,
@@ -199,7 +199,7 @@ pub(super) fn tell_uncopied(
     let is_unsupported = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
     let cannot_hold = cause.operation() == Operation::Fsetxattr
         && matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::INVAL | Errno::RANGE | Errno::TOOBIG)
-        && !copier.options.existing.update.syncs();
+        && !copier.options.report_lost_xattrs;
     let cannot = may_not_write || is_unsupported || cannot_hold;
     if cannot && !copier.options.require_xattr {
         let telling = !copier.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);

@@ -80,6 +80,7 @@ fn offer(argument: &Argument) -> String {
         (_, false, false) => format!("words='{words}'"),
         (FileCompletion::Files, ..) => "names=files".to_owned(),
         (FileCompletion::Directories, ..) => "names=directories".to_owned(),
+        (FileCompletion::Programs, ..) => "names=programs".to_owned(),
         (FileCompletion::None, ..) => String::new(),
     }
 }

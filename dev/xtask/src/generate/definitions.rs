@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::steps::StepFailure;
+
 /// A command with its options, operands and subcommands.
 #[derive(Debug, Deserialize)]
 pub(super) struct CommandDefinition {
@@ -51,13 +53,27 @@ pub(super) struct Argument {
     pub(super) list: bool,
 }
 
-/// File names that complete an argument.
+/// Which names complete an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileCompletion {
     None,
     Files,
     Directories,
+    Programs,
 }
+
+/// Which names complete an argument without fixed words, by its name in the help.
+const NAMES: [(FileCompletion, &str); 4] = [
+    // A time may be that of a file.
+    (FileCompletion::Files, "ARCHIVE DATE FILE PATH SOCKET WHEN"),
+    (FileCompletion::Directories, "DESTINATION DIR DIRECTORY"),
+    (FileCompletion::Programs, "COMMAND PROGRAM"),
+    (
+        FileCompletion::None,
+        "ACTION CHANGES CTX F GLOB LABEL M MS N NAME NAME[:GID] NAME[:UID] NUM NUMBER OPTIONS P PATTERN \
+         PATTERNS PERCENT Q QUEUE RATE SECONDS SEP SIZE SUFFIX T TIME TYPE [+-]N",
+    ),
+];
 
 impl FlagDefinition {
     /// Returns its short forms, such as `-a`.
@@ -81,13 +97,15 @@ impl FlagDefinition {
 }
 
 impl Argument {
-    /// Returns which file names complete it, judging by its name in the help.
+    /// Returns which names complete it.
     pub(super) fn names(&self) -> FileCompletion {
-        match self.name.as_str() {
-            "DIRECTORY" | "DIR" | "DESTINATION" => FileCompletion::Directories,
-            "FILE" | "PATH" => FileCompletion::Files,
-            _ => FileCompletion::None,
-        }
+        self.listed_names().unwrap_or(FileCompletion::None)
+    }
+
+    fn listed_names(&self) -> Option<FileCompletion> {
+        // Several are shown as `DIR,...`.
+        let name = self.name.split(',').next()?;
+        NAMES.iter().find(|(_, arguments)| arguments.split(' ').any(|it| it == name)).map(|(names, _)| *names)
     }
 }
 
@@ -126,6 +144,23 @@ impl CommandDefinition {
         let of_operands = self.operands.iter().flat_map(|operand| &operand.words).map(String::as_str);
         self.commands.iter().map(|command| command.name.as_str()).chain(of_operands).collect()
     }
+}
+
+/// Checks that somebody has decided which names complete each argument.
+///
+/// # Errors
+/// The first of which nobody has.
+pub(super) fn check_names(commands: &[CommandDefinition]) -> Result<(), StepFailure> {
+    for CommandPath { path, command } in places(commands) {
+        let mut arguments = command.flags.iter().filter_map(|flag| flag.argument.as_ref());
+        if let Some(argument) =
+            arguments.find(|argument| argument.words.is_empty() && argument.listed_names().is_none())
+        {
+            let (path, name) = (path.join(" "), &argument.name);
+            return Err(StepFailure(format!("{path}: NAMES in definitions.rs must say what completes {name}")));
+        }
+    }
+    Ok(())
 }
 
 /// Lists all commands, parents first.

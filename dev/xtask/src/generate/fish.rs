@@ -112,6 +112,8 @@ fn argument(argument: &Argument) -> String {
         (_, false, false) => format!(" {how} -a '{words}'"),
         (FileCompletion::Files, ..) => " -r".to_owned(),
         (FileCompletion::Directories, ..) => " -x -a '(__fish_complete_directories)'".to_owned(),
+        // __fish_complete_command would run command substitutions that are on the line.
+        (FileCompletion::Programs, ..) => " -x -a '(string replace -r \".*/\" \"\" -- $PATH/*)'".to_owned(),
         (FileCompletion::None, ..) => format!(" {how}"),
     }
 }

@@ -129,12 +129,15 @@ fn operand(operand: &Argument) -> String {
 /// Returns the action that completes an argument.
 fn action(argument: &Argument) -> String {
     let words = argument.words.join(" ");
-    let name = argument.name.split(',').next().unwrap_or_default();
+    // A colon would end the message.
+    let name = argument.name.split(',').next().unwrap_or_default().replace(':', r"\:");
     match (argument.names(), words.is_empty(), argument.list) {
         (_, false, true) => format!(":{name}:_values -s , {name} {words}"),
         (_, false, false) => format!(":{name}:({words})"),
         (FileCompletion::Files, ..) => format!(":{name}:_files"),
         (FileCompletion::Directories, ..) => format!(":{name}:_files -/"),
+        // After a space, zsh puts no arguments before -e, where it would have no effect.
+        (FileCompletion::Programs, ..) => format!(":{name}: _command_names -e"),
         (FileCompletion::None, ..) => format!(":{name}: "),
     }
 }
