@@ -70,3 +70,23 @@ fn nothing_of_any_type_is_left_after_the_next_run() {
         assert!(seen > 1, "{words:?}: the runs were not killed while anything had a temporary name");
     }
 }
+
+#[test]
+fn the_next_manifest_is_without_that_of_a_killed_run() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    for words in [["sum", "-o", "d/M", "d"].as_slice(), &["cp", "-rT", "--manifest=d/M", "d", "e"]] {
+        sandbox.script("rm -rf d e; mkdir d; echo 1 >d/a").unwrap();
+        // Incomplete large files of copies that are resumed have names of this form.
+        let partial = "d/.haul-0123456789abcdef-0123456789abcdef-1-1-1";
+        std::fs::write(sandbox.join(partial), "part").unwrap();
+        assert!(killed(&ours, &sandbox, words, "renameat", 1).status().is_none(), "{words:?}");
+        assert_eq!(leftovers(&sandbox).iter().filter(|name| name.starts_with("d/")).count(), 2, "{words:?}");
+        run(&ours, &sandbox, words).succeed().unwrap();
+        assert_eq!(std::fs::read_to_string(sandbox.join("d/M")).unwrap().lines().count(), 2, "{words:?}");
+        std::fs::remove_file(sandbox.join(partial)).unwrap();
+        let kept = leftovers(&sandbox).into_iter().filter(|name| name.starts_with("d/"));
+        assert_eq!(kept.collect::<Vec<_>>(), Vec::<String>::new(), "{words:?}");
+    }
+}
