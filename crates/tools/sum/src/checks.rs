@@ -34,6 +34,8 @@ pub(super) struct Checks {
 /// A manifest that was read.
 pub(super) struct Manifest {
     name: Vec<u8>,
+    /// True if it comes from standard input, which then can't be a file that it lists.
+    is_input: bool,
     records: Vec<Record>,
     /// Number of lines that can't be used.
     bad_lines: u64,
@@ -292,7 +294,8 @@ pub(super) fn read_manifest(named: &Named, options: &CheckOptions, report: &dyn 
         Named::Input => INPUT.to_vec(),
         Named::Path(path) => path.to_bytes().to_vec(),
     };
-    let mut manifest = Manifest { name, records: Vec::new(), bad_lines: 0, is_whole: true };
+    let is_input = matches!(named, Named::Input);
+    let mut manifest = Manifest { name, is_input, records: Vec::new(), bad_lines: 0, is_whole: true };
     let opened = match named {
         Named::Input => standard_input(),
         Named::Path(path) => open_manifest(path),
@@ -350,8 +353,10 @@ impl Manifest {
 
     fn add(&mut self, Parsed { line, listed }: Parsed, options: &CheckOptions, report: &dyn Report) {
         match listed {
-            Ok(Listed { path, expected, .. }) => self.records.push(Record { path: path.into(), expected }),
-            Err(_) => {
+            Ok(Listed { path, expected, .. }) if !self.is_input || path != b"-" => {
+                self.records.push(Record { path: path.into(), expected });
+            }
+            _ => {
                 self.bad_lines += 1;
                 if options.printed == Printed::BadLines {
                     let algorithm = options.hint.map(|hint| format!("{} ", hint.tag())).unwrap_or_default();
