@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
-use haul_digest::manifest::{Expected, Listed, Parsed, Parser};
+use haul_digest::manifest::{Expected, Listed, ParseError, Parsed, Parser};
 use haul_flow::{FlowKind, Operand, Problem, Report, Session, Split, Standard, lock};
 use haul_sys::{EntryType, Errno, Error, Fd, Names, Open, c_string, open_path, read_on, standard_input};
 
@@ -355,6 +355,12 @@ impl Manifest {
         match listed {
             Ok(Listed { path, expected, .. }) if !self.is_input || path != b"-" => {
                 self.records.push(Record { path: path.into(), expected });
+            }
+            // Nobody reads the file that it lists.
+            Err(ParseError::TooLong) => {
+                self.is_whole = false;
+                let problem = Problem::new(SumKind::LineTooLong).naming(self.name.clone());
+                report.problem(problem.naming(line.to_string()));
             }
             _ => {
                 self.bad_lines += 1;
