@@ -15,7 +15,7 @@ const SCENE: &str = "
     echo old >t/s/a/1; echo old >t/s/a/2; touch -d @1000 t/s/a/2; touch -d '2100-01-01' t/s/a/1
     ln -s elsewhere t/s/dangling; mkdir t/s/twin; echo x >t/s/empty; ln s/a/3 t/s/a/3; echo y >t/s/fifo
     echo backup >t/s/a/1~; echo one >f; ln -s f l; ln f g; echo other >t/f
-    echo many >h; ln h i; mkdir t/links; ln -s nowhere t/links/g; ln -s nowhere t/links/f
+    echo many >h; ln h i; mkdir -p t/dirs/h t/links; ln -s nowhere t/links/g; ln -s nowhere t/links/f
     python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'";
 
 /// Command lines, each tried on a scene of its own.
@@ -67,6 +67,12 @@ const LINES: &[&str] = &[
     "-a -l --atomic -T f t/f",
     "-r --atomic -T s t/s",
     "-a -f -j1 f g t/links",
+    "-a -j1 h i t/dirs",
+    "-a -j1 i h t/dirs",
+    "-au -j1 h i t/dirs",
+    "-au -j1 i h t/dirs",
+    "-auf -j1 h i t/dirs",
+    "-aub -j1 h i t/dirs",
     "--parents s/a/b/1 f d",
     "-a --parents s/a/b s/c d",
     "--parents s/a/b/1 s/a/b/2 t",

@@ -26,7 +26,8 @@ impl<'a, T> Tokens<'a, T> {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
         for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
-            let kept = sweep(spec.run.cache, place, is_ours).unwrap_or_else(|cause| vec![cause]);
+            let swept = spec.run.cache.open(place).and_then(|directory| sweep(&directory, is_ours));
+            let kept = swept.unwrap_or_else(|cause| vec![cause]);
             kept.iter().for_each(|cause| {
                 spec.run.report.debug(&format!("cannot remove the token of an earlier run: {cause:#}"))
             });

@@ -9,6 +9,8 @@
 //! a symbolic link that takes its place is replaced. A file of another type that is there at the
 //! beginning is refused, because a device or a link must not become a regular file by mistake.
 //!
+//! A killed process leaves the temporary name. [`AtomicFile::is_leftover`] recognises it.
+//!
 //! Promises: an existing file under the name stays as it is until the new file is on storage. After
 //! [`AtomicFile::commit`] has succeeded, a crash of the host doesn't lose the new one.
 
@@ -16,9 +18,13 @@ use std::ffi::{CStr, CString};
 use std::fmt;
 
 use haul_sys::{
-    Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, c_string, change_mode, open, open_path,
-    remove, rename, stat, stat_at, synchronize, temporary_name, write_all_on,
+    Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, c_string, change_mode, is_left_behind, open,
+    open_path, remove, rename, run_of, stat, stat_at, synchronize, temporary_name_of_run, write_all_on,
 };
+
+/// The run in the temporary names of these files, whichever process creates them. It tells them
+/// from those of copies, which a later run may need.
+const RUN: u64 = u64::from_be_bytes(*b"manifest");
 
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -86,7 +92,7 @@ impl AtomicFile {
             Err(cause) if cause.is(Errno::NOENT) => None,
             Err(cause) => return Err(cause.into()),
         };
-        let temporary = temporary_name();
+        let temporary = temporary_name_of_run(RUN);
         let file = open(&directory, &temporary, Open::create(Mode::READ_WRITE))?;
         let prepared = stat(&file).and_then(|made| {
             if let Some(replaced) = &replaced {
@@ -108,6 +114,18 @@ impl AtomicFile {
             buffer: Vec::new(),
             is_there: true,
         })
+    }
+
+    /// Returns the directory of the file.
+    #[must_use]
+    pub fn directory(&self) -> &Fd {
+        &self.directory
+    }
+
+    /// Returns true for the temporary name of such a file that a killed process has left.
+    #[must_use]
+    pub fn is_leftover(name: &CStr) -> bool {
+        run_of(name) == Some(RUN) && is_left_behind(name)
     }
 
     /// Returns the new file and the one it will replace, with the names they have now.

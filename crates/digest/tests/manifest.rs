@@ -200,12 +200,15 @@ fn lines_have_numbers_and_comments_are_none() {
 
 #[test]
 fn a_line_that_is_too_long_is_skipped() {
-    let long = vec![b'a'; 700_000];
+    let long = vec![b'a'; 40 << 20];
     let end = format!("\n{EMPTY_MD5}  b\n");
     let parsed = parse(None, &[EMPTY_MD5.as_bytes(), b"  ", &long, &long, end.as_bytes()]);
     assert_eq!(parsed[0], ManifestLine { line: 1, listed: Err(ParseError::TooLong) });
     assert_eq!(parsed[1].listed.as_ref().unwrap().path, b"b");
     assert_eq!(parsed.len(), 2);
+    // The path of a file in a deep tree.
+    let parsed = parse(None, &[EMPTY_MD5.as_bytes(), b"  ", &long, b"\n"]);
+    assert!(parsed[0].listed.as_ref().is_ok_and(|listed| listed.path == long));
 }
 
 #[test]

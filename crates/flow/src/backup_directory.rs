@@ -13,9 +13,10 @@ use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
 use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, Owner, c_string, change_mode, change_owner};
-use haul_sys::{effective_identity, link, make_directory, open, open_path, remove, rename, rename_across};
-use haul_sys::{rename_to_new, stat, stat_at, temporary_name};
+use haul_sys::{effective_identity, is_left_behind, link, make_directory, open, open_path, remove, rename};
+use haul_sys::{rename_across, rename_to_new, stat, stat_at, temporary_name};
 
+use crate::leftovers::sweep;
 use crate::lock;
 use crate::operand::Split;
 
@@ -100,7 +101,9 @@ impl BackupDirectory {
         if let Some(pair) = known.get(below) {
             return Ok(Arc::clone(&pair.backup));
         }
-        let (mut pair, mut path) = (self.top()?, Vec::new());
+        let mut pair = known.get(b".".as_slice()).cloned().map_or_else(|| self.top(), Ok)?;
+        known.insert(b".".to_vec(), pair.clone());
+        let mut path = Vec::new();
         for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
             path.extend_from_slice(name);
             pair = match known.get(&path) {
@@ -157,6 +160,9 @@ impl Pair {
                 change_owner(&backup, Owner { user: Some(like.owner), group: Some(like.group) })?;
             }
             change_mode(&backup, like.mode.or(Mode::OWNER))?;
+        } else {
+            // Leftovers that can't be removed stay, under names that say what they are.
+            sweep(&backup, is_left_behind).map(drop).unwrap_or_default();
         }
         Ok(Self { original, backup: Arc::new(backup) })
     }

@@ -21,7 +21,8 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use haul_sys::{Errno, Error, Fd, Identity, Open, Operation, Result, open, open_parent, open_path, stat};
+use haul_sys::{Errno, Error, Fd, Identity, Open, Operation, Result};
+use haul_sys::{c_string, open, open_parent, open_path, stat};
 
 use crate::lock::lock;
 
@@ -189,7 +190,11 @@ impl DirCache {
             // `AT_FDCWD` takes no descriptor, and there are hardly any.
             return Ok(Fd::current_directory());
         }
-        open_path(path, how)
+        match open_path(path, how) {
+            // A path below a deep tree, from a manifest, may be longer than `PATH_MAX`.
+            Err(cause) if cause.is(Errno::NAMETOOLONG) => open_by_component(path, how),
+            outcome => outcome,
+        }
     }
 
     /// Returns a placeholder for an operand's directory that doesn't exist. Opening it will fail,
@@ -383,6 +388,18 @@ fn evict(held: &DirHandle) -> Evicted {
     // Nothing was written through a directory's descriptor, so its close has no error to report.
     drop(open.take());
     Evicted::Now
+}
+
+/// Opens a path one component at a time, and follows links as the kernel does.
+fn open_by_component(path: &CStr, how: Open) -> Result<Fd> {
+    let start = if path.to_bytes().starts_with(b"/") { c"/" } else { c"." };
+    let mut directory = open_path(start, Open::SEARCH)?;
+    let mut names = path.to_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+    while let Some(name) = names.next() {
+        let how = if names.peek().is_some() { Open::SEARCH.following() } else { how };
+        directory = open(&directory, &c_string(name), how)?;
+    }
+    Ok(directory)
 }
 
 fn stale(held: &DirHandle) -> Error {

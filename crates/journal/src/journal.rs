@@ -298,12 +298,7 @@ impl Journal {
     /// # Errors
     /// If it can't be removed.
     pub fn remove(&self) -> io::Result<()> {
-        let directory = File::open(parent_of(&self.path))?;
-        let before = directory.metadata()?;
-        std::fs::remove_file(&self.path)?;
-        let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
-        // Only its owner may, and nobody else has set them before.
-        directory.set_times(times).or(Ok(()))
+        keeping_times(parent_of(&self.path), || std::fs::remove_file(&self.path))
     }
 
     fn add_work(&self, record: &JournalRecord) {
@@ -315,6 +310,17 @@ impl Journal {
     fn lock(&self) -> MutexGuard<'_, Appended> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Changes the names in a directory, and sets its times as they were.
+fn keeping_times<T>(directory: &Path, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let directory = File::open(directory)?;
+    let before = directory.metadata()?;
+    let changed = change()?;
+    let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
+    // Only its owner may, and nobody else has set them before.
+    directory.set_times(times).unwrap_or_default();
+    Ok(changed)
 }
 
 fn parent_of(path: &Path) -> &Path {
@@ -413,11 +419,17 @@ fn open_locked(path: &Path, access: Access) -> Result<OpenedFile, JournalError> 
     let deadline = Instant::now() + LOCK_WAIT;
     loop {
         let mut how = File::options();
-        how.read(true).append(true).create(true);
-        if access == Access::Private {
-            how.custom_flags(libc::O_NOFOLLOW).mode(0o600);
-        }
-        let file = how.open(path)?;
+        how.read(true).append(true);
+        let file = match access {
+            Access::Usual => how.create(true).open(path)?,
+            Access::Private => match how.custom_flags(libc::O_NOFOLLOW).mode(0o600).open(path) {
+                // It is removed again, and then nothing shows in the directory that it was there.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    keeping_times(parent_of(path), || how.create(true).open(path))?
+                }
+                outcome => outcome?,
+            },
+        };
         // flock(2): over NFS it becomes a lock on the server. It belongs to the open file, which a
         // forked child shares until `exec` closes its descriptor (`O_CLOEXEC`), so the programs
         // that a run starts don't keep the journal locked after it.

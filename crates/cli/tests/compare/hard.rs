@@ -143,3 +143,27 @@ fn many_differences_are_reported_in_the_order_of_the_paths() {
     sorted.sort_by_key(key);
     assert_eq!(paths, sorted);
 }
+
+/// The size of procfs files is 0, whatever they contain.
+#[test]
+fn files_of_unknown_size_are_compared_by_content() {
+    let scene = Scene::of("cp -r /proc/sys/fs/inotify copy; mkdir a b; : > a/f; echo x > b/f");
+    for words in ["copy /proc/sys/fs/inotify", "/proc/sys/fs/inotify copy"] {
+        let outcome = scene.compare(words);
+        assert_eq!((outcome.status(), outcome.printed()), (Some(0), String::new()), "{words}");
+    }
+    scene.script(
+        "for f in copy/*; do echo more >> $f; break; done; for f in copy/*; do last=$f; done; : > $last",
+    );
+    for words in ["copy /proc/sys/fs/inotify", "/proc/sys/fs/inotify copy"] {
+        let outcome = scene.compare(words);
+        assert_eq!(
+            (outcome.status(), outcome.printed().lines().count()),
+            (Some(1), 2),
+            "{}",
+            outcome.printed()
+        );
+    }
+    assert_eq!(scene.compare("a b").printed(), "Files a/f and b/f differ: size 0, 2\n");
+    assert_eq!(scene.compare("b a").printed(), "Files b/f and a/f differ: size 2, 0\n");
+}

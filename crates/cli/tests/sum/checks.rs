@@ -15,7 +15,7 @@ const FILES: &str = "printf a > a; printf b > b; printf c > 'c d'; printf n > $'
     sed 's/  a$/  dir/' good > directory; sed 's/  a$/  no\\/where/' good > nowhere; sed 's/  a$/  b\\/x/' good > below; \
     sed 's/  / */' good > binary; sed 's/  / /' good > reversed; sed 's/$/\\r/' good > crlf; tr a-f A-F < good > upper; \
     sed 's/^/  /' good > indented; md5sum a > md5; sha256sum a a a > thrice; printf '%s  a' $(printf a | sha256sum | cut -c-64) > no-end; \
-    (sed 's/ .*/  -/' good | head -1) > input; cat wrong missing > wrong-and-missing; sed 's/  .*/  gone/;s/^./f/' good >> all-missing";
+    (sed 's/ .*/  -/' good | head -1) > input; cat good input > mixed-input; cat wrong missing > wrong-and-missing; sed 's/  .*/  gone/;s/^./f/' good >> all-missing";
 
 /// Returns the reason to skip a comparison with coreutils, if any: 9.0 is the first that escapes
 /// carriage returns.
@@ -94,6 +94,10 @@ fn every_manifest_is_judged_as_by_coreutils() {
     alike(&scene, "< good");
     alike(&scene, "- < mixed");
     alike(&scene, "-w - < mixed");
+    // Standard input can't be the manifest and a file.
+    alike(&scene, "- < input");
+    alike(&scene, "-w < input");
+    alike(&scene, "--strict - < mixed-input");
     alike(&scene, "< /dev/null");
 }
 

@@ -3,6 +3,7 @@
 //!
 //! - [`rivals`]: the same lines for the same files, and each checks what the other wrote.
 //! - [`checks`]: `-c` prints the same lines and messages as `sha256sum -c`, with the same status.
+//! - [`deep`]: paths longer than `PATH_MAX`.
 //! - [`content`]: engines, workers, holes, large files, special files, files that can't be read.
 //! - [`output`]: formats, and the file of `--output`.
 //! - [`ranks`]: several processes.
@@ -11,6 +12,7 @@
 
 mod checks;
 mod content;
+mod deep;
 mod output;
 mod ranks;
 mod rivals;

@@ -11,6 +11,7 @@ mod changed;
 mod fetch;
 mod full;
 mod large;
+mod leftovers;
 mod manifest;
 mod power;
 mod replaced;

@@ -2,9 +2,9 @@
 
 use memchr::memchr;
 
-/// Maximum length of a line, in bytes. A path may be longer than `PATH_MAX`, and each of its bytes
-/// takes up to two.
-pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
+/// Maximum length of a line, in bytes. Paths in deep trees are longer than `PATH_MAX` and have no
+/// limit of their own. This one bounds the memory that a file without line ends takes.
+pub(super) const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// A line that is being collected.
 #[derive(Default)]

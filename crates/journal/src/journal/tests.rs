@@ -211,3 +211,18 @@ fn a_program_that_a_run_started_does_not_keep_its_journal_locked() {
     child.wait().unwrap();
     assert_eq!(again.unwrap().run().epoch, 2);
 }
+
+#[test]
+fn a_directory_keeps_its_times_when_a_private_journal_comes_and_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let modified = || folder.path().metadata().unwrap().modified().unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(7);
+    File::open(folder.path()).unwrap().set_times(FileTimes::new().set_modified(old)).unwrap();
+    let journal = Journal::open_private(&folder.path().join("journal"), 7, 1).unwrap();
+    assert_eq!(modified(), old);
+    journal.remove().unwrap();
+    assert_eq!(modified(), old);
+    // One that stays is an entry as any other.
+    drop(Journal::open(&folder.path().join("kept"), 7, 1).unwrap());
+    assert!(modified() > old);
+}

@@ -37,6 +37,13 @@ pub(super) fn has_changed(file: &Fd, before: &Stat) -> Result<bool, Error> {
     Ok((now.identity, now.size, now.modified) != was)
 }
 
+/// True if a file has as many bytes as `stat` says. Files of procfs have content although their
+/// size is 0; some return nothing if the buffer is too small for all of it. A read error is reported
+/// when the content is compared.
+fn is_size(file: &Fd, bytes: u64) -> bool {
+    bytes > 0 || matches!(read_all(file, 0, &mut [0; 4096]), Ok(0))
+}
+
 impl Comparer {
     pub(super) fn begin_file(
         &self,
@@ -61,7 +68,8 @@ impl Comparer {
         let Some(pair) = self.pair(cx, entry, opened.stat) else { return Start::Done };
         let Some(second) = self.open_second(cx, entry, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);
-        if sizes.0 != sizes.1 && !self.names_files(entry) {
+        let are_known = || is_size(opened.source, sizes.0) && is_size(&second, sizes.1);
+        if sizes.0 != sizes.1 && !self.names_files(entry) && are_known() {
             let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
             result.differences.push(difference(entry, What::Size(sizes.0, sizes.1)));
             self.add_attributes(cx, entry, &pair, (opened.source, &second), &mut result);
@@ -125,7 +133,7 @@ impl Comparer {
         if at < u64::MAX {
             return Ok(Some(at));
         }
-        let is_as_long = length == file.stat.size && length > 0;
+        let is_as_long = length == file.stat.size && length == own.second_stat.size && length > 0;
         let goes_on = !is_as_long && read_all(&own.second, length, &mut [0])? > 0;
         Ok(goes_on.then_some(length))
     }

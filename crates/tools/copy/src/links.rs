@@ -211,8 +211,12 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
     if there.is_some_and(|there| first.file.is(&there)) {
         return Ok(Linking::Kept);
     }
-    let is_directory = there.is_some_and(|there| there.kind == FileType::Directory);
-    let overwrite = || match is_directory {
+    let is_directory = |there: Option<Stat>| there.is_some_and(|there| there.kind == FileType::Directory);
+    // One that is kept in the place of the first name can't get another name.
+    let kept = copy.cx.cache().open(&first.held).and_then(|held| stat_at(&held, &first.name)).ok();
+    let links_directory = is_directory(kept.filter(|kept| first.file.is(kept)));
+    let overwrite = || match is_directory(there) {
+        _ if links_directory => Ok(()),
         true => Err(cannot_link(copy, first, dry_run::error(Errno::ISDIR))),
         false => {
             copy.tell_replaced();
@@ -234,12 +238,15 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
         Foreseen::Made | Foreseen::Dangling => {
             copy.tell_linked(first, None, None);
             // A dangling symbolic link.
-            if there.is_some() {
+            if there.is_some() && !links_directory {
                 copy.tell_replaced();
             }
         }
     }
-    Ok(Linking::Done)
+    match links_directory {
+        true => Err(cannot_link(copy, first, dry_run::error(Errno::PERM))),
+        false => Ok(Linking::Done),
+    }
 }
 
 fn cannot_link(copy: EntryCopy<'_>, first: &LinkedName, cause: Error) -> Problem {

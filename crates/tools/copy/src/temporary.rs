@@ -66,6 +66,6 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
         let is_earlier = run.is_some_and(|run| is_earlier_name(name, *run));
         is_incomplete || is_earlier || is_left_behind(name)
     };
-    let swept = haul_flow::sweep(cache, held, is_leftover);
+    let swept = cache.open(held).and_then(|directory| haul_flow::sweep(&directory, is_leftover));
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
-use haul_digest::manifest::{ExpectedHash, ManifestEntry, ManifestLine, Parser};
+use haul_digest::manifest::{ExpectedHash, ManifestEntry, ParseError, ManifestLine, Parser};
 use haul_flow::{FlowKind, Operand, Problem, Report, Session, Split, Standard, lock};
 use haul_sys::{EntryType, Errno, Error, Fd, Names, Open, c_string, open_path, read_on, standard_input};
 
@@ -34,6 +34,8 @@ pub(super) struct Checks {
 /// A manifest that was read.
 pub(super) struct Manifest {
     name: Vec<u8>,
+    /// True if it comes from standard input, which then can't be a file that it lists.
+    is_input: bool,
     records: Vec<Record>,
     /// Number of lines that can't be used.
     bad_lines: u64,
@@ -292,7 +294,8 @@ pub(super) fn read_manifest(named: &Named, options: &CheckOptions, report: &dyn 
         Named::Input => INPUT.to_vec(),
         Named::Path(path) => path.to_bytes().to_vec(),
     };
-    let mut manifest = Manifest { name, records: Vec::new(), bad_lines: 0, is_whole: true };
+    let is_input = matches!(named, Named::Input);
+    let mut manifest = Manifest { name, is_input, records: Vec::new(), bad_lines: 0, is_whole: true };
     let opened = match named {
         Named::Input => standard_input(),
         Named::Path(path) => open_manifest(path),
@@ -355,10 +358,16 @@ impl Manifest {
         report: &dyn Report,
     ) {
         match listed {
-            Ok(ManifestEntry { path, expected, .. }) => {
-                self.records.push(Record { path: path.into(), expected })
+            Ok(ManifestEntry { path, expected, .. }) if !self.is_input || path != b"-" => {
+                self.records.push(Record { path: path.into(), expected });
             }
-            Err(_) => {
+            // Nobody reads the file that it lists.
+            Err(ParseError::TooLong) => {
+                self.is_whole = false;
+                let problem = Problem::new(SumKind::LineTooLong).naming(self.name.clone());
+                report.problem(problem.naming(line.to_string()));
+            }
+            _ => {
                 self.bad_lines += 1;
                 if options.printed == Printed::BadLines {
                     let algorithm = options.hint.map(|hint| format!("{} ", hint.tag())).unwrap_or_default();

@@ -21,6 +21,8 @@ haul_flow::kinds! {
         BadResult = "cannot read the result of hashing {}",
         /// A line of a manifest can't be used.
         BadLine = "{plain}: {bare}: improperly formatted {bare}checksum line",
+        /// A line of a manifest is longer than any that is kept.
+        LineTooLong = "{plain}: {bare}: the line is too long",
         NoLines = "{plain}: no properly formatted checksum lines found",
         /// All files of a manifest are missing.
         NoneVerified = "{plain}: no file was verified",

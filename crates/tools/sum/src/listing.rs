@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_digest::manifest::{HashRecord, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
-use haul_flow::{Problem, Report, Standard, lock};
+use haul_flow::{Problem, Report, Standard, lock, sweep};
 use haul_sys::{Identity, c_string};
 
 use super::SumKind;
@@ -28,7 +28,7 @@ pub struct ManifestFile {
 }
 
 impl ManifestFile {
-    /// Creates the file under a temporary name.
+    /// Creates the file under a temporary name, and removes those that killed runs have left there.
     ///
     /// # Errors
     /// [`SumKind::CannotWrite`], [`SumKind::NotRegular`].
@@ -39,6 +39,8 @@ impl ManifestFile {
                 Problem::new(SumKind::CannotWrite).naming(path.to_bytes()).because(cause)
             }
         })?;
+        // Leftovers that can't be removed stay, under names that say what they are.
+        sweep(file.directory(), AtomicFile::is_leftover).map(drop).unwrap_or_default();
         Ok(Self { path: path.to_bytes().to_vec(), file: Arc::new(Mutex::new(Some(file))) })
     }
 

@@ -1,0 +1,92 @@
+//! What a killed run leaves under temporary names, whatever kind of entry it is, the next run
+//! removes.
+
+use std::ffi::OsString;
+
+use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, program, require};
+
+use super::TEMPORARY;
+
+/// Every kind of entry in the place of another one. The copy is of type `new`, what it replaces of
+/// type `old`; of the hard links all names exist.
+const SCENE: &str = "
+    rm -rf s t kept; mkdir -p s/d t/d kept/d; echo new >s/d/file; echo old >t/d/file; echo older >kept/d/file
+    ln -s new s/d/link; ln -s old t/d/link; ln -s older kept/d/link; ln -s old t/d/fifo; mkfifo s/d/fifo
+    for n in s/d/1 s/d/2 s/3; do test -e s/d/1 && ln s/d/1 $n || echo new >$n; echo old >t/${n#s/}; done
+    touch -h -d 2001-01-01 t/d/* kept/d/*";
+
+/// A command whose run with number `at` of the call ends before that.
+fn killed(ours: &Program, sandbox: &Sandbox, words: &[&str], call: &str, at: usize) -> Outcome {
+    let (trace, log) = (format!("trace={call}"), sandbox.join("log"));
+    let inject = format!("inject={call}:signal=KILL:when={at}");
+    let head = ["-f", "-qq", "-e", &trace, "-e", &inject, "-o", log.to_str().unwrap(), "--"];
+    let strace = needs::find_tool("strace").unwrap();
+    run(ours, sandbox, words).behind(&strace, head.map(OsString::from).into()).finish().unwrap()
+}
+
+fn run(ours: &Program, sandbox: &Sandbox, words: &[&str]) -> haul_testkit::Run {
+    haul_testkit::Run::new(ours.path()).args(words).in_folder(sandbox.path())
+}
+
+fn leftovers(sandbox: &Sandbox) -> Vec<String> {
+    let found = Snapshot::take(sandbox.path(), Facts::empty()).unwrap();
+    let names = found.entries().keys().map(|name| String::from_utf8_lossy(name).into_owned());
+    names.filter(|name| name.contains(TEMPORARY)).collect()
+}
+
+#[test]
+fn nothing_of_any_type_is_left_after_the_next_run() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    for words in [
+        ["sync", "-j1", "s", "t"].as_slice(),
+        &["sync", "-j1", "--backup-dir=../kept", "s", "t"],
+        &["cp", "-a", "--atomic", "-j1", "-T", "s", "t"],
+        &["cp", "-a", "--resume", "-j1", "-T", "s", "t"],
+    ] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let mut seen = 0;
+        // Each is made under its temporary name before one of these calls, and gone after another.
+        for call in ["renameat", "renameat2", "unlinkat"] {
+            for at in 1.. {
+                sandbox.script(SCENE).unwrap();
+                let ending = killed(&ours, &sandbox, words, call, at);
+                let left = leftovers(&sandbox);
+                if ending.succeeded() {
+                    assert_eq!(left, Vec::<String>::new(), "{words:?}");
+                    break;
+                }
+                assert!(ending.status().is_none() && at < 100, "{words:?}: {}", ending.errors());
+                seen += left.iter().filter(|name| !name.contains(".haul-resume-")).count();
+                let again = run(&ours, &sandbox, words).finish().unwrap();
+                let context = format!("{words:?}, after {call} {at} with {left:?}");
+                assert!(again.succeeded(), "{context}: {}", again.errors());
+                assert_eq!(leftovers(&sandbox), Vec::<String>::new(), "{context}");
+                let facts = Facts::CONTENT | Facts::LINKS;
+                let differences = compare::compare_paths(&sandbox.join("s"), &sandbox.join("t"), facts);
+                assert!(differences.as_ref().unwrap().is_empty(), "{context}: {differences:?}");
+            }
+        }
+        assert!(seen > 1, "{words:?}: the runs were not killed while anything had a temporary name");
+    }
+}
+
+#[test]
+fn the_next_manifest_is_without_that_of_a_killed_run() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    for words in [["sum", "-o", "d/M", "d"].as_slice(), &["cp", "-rT", "--manifest=d/M", "d", "e"]] {
+        sandbox.script("rm -rf d e; mkdir d; echo 1 >d/a").unwrap();
+        // Incomplete large files of copies that are resumed have names of this form.
+        let partial = "d/.haul-0123456789abcdef-0123456789abcdef-1-1-1";
+        std::fs::write(sandbox.join(partial), "part").unwrap();
+        assert!(killed(&ours, &sandbox, words, "renameat", 1).status().is_none(), "{words:?}");
+        assert_eq!(leftovers(&sandbox).iter().filter(|name| name.starts_with("d/")).count(), 2, "{words:?}");
+        run(&ours, &sandbox, words).succeed().unwrap();
+        assert_eq!(std::fs::read_to_string(sandbox.join("d/M")).unwrap().lines().count(), 2, "{words:?}");
+        std::fs::remove_file(sandbox.join(partial)).unwrap();
+        let kept = leftovers(&sandbox).into_iter().filter(|name| name.starts_with("d/"));
+        assert_eq!(kept.collect::<Vec<_>>(), Vec::<String>::new(), "{words:?}");
+    }
+}
