@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 /// Makes child processes started from now on get the default action for terminating signals.
 ///
-/// A [`TestRun`](crate::Run) does this automatically.
+/// A [`TestRun`](crate::TestRun) does this automatically.
 pub fn restore_for_children() -> io::Result<()> {
     static DONE: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
     DONE.get_or_init(|| handle_ignored().map_err(|error| error.kind())).map_err(io::Error::from)
