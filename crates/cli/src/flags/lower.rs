@@ -410,7 +410,7 @@ impl Typed {
         self.check_sectors()?;
         let options = CopyOptions { existing, ..self.copy_options(environment, label) };
         if let Some((flag, other)) = options.conflict(self.listed_hash()) {
-            return Err(Error::Exclusive { flag, other });
+            return Err(FlagError::Exclusive { flag, other });
         }
         let sync = haul_sync::Options {
             deletion: self.deletion()?,

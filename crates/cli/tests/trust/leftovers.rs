@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use haul_testkit::{Facts, Outcome, Program, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, needs, program, require};
 
 use super::TEMPORARY;
 
@@ -16,7 +16,7 @@ const SCENE: &str = "
     touch -h -d 2001-01-01 t/d/* kept/d/*";
 
 /// A command whose run with number `at` of the call ends before that.
-fn killed(ours: &Program, sandbox: &Sandbox, words: &[&str], call: &str, at: usize) -> Outcome {
+fn killed(ours: &CopyProgram, sandbox: &Sandbox, words: &[&str], call: &str, at: usize) -> RunOutcome {
     let (trace, log) = (format!("trace={call}"), sandbox.join("log"));
     let inject = format!("inject={call}:signal=KILL:when={at}");
     let head = ["-f", "-qq", "-e", &trace, "-e", &inject, "-o", log.to_str().unwrap(), "--"];
@@ -24,8 +24,8 @@ fn killed(ours: &Program, sandbox: &Sandbox, words: &[&str], call: &str, at: usi
     run(ours, sandbox, words).behind(&strace, head.map(OsString::from).into()).finish().unwrap()
 }
 
-fn run(ours: &Program, sandbox: &Sandbox, words: &[&str]) -> haul_testkit::Run {
-    haul_testkit::Run::new(ours.path()).args(words).in_folder(sandbox.path())
+fn run(ours: &CopyProgram, sandbox: &Sandbox, words: &[&str]) -> TestRun {
+    TestRun::new(ours.path()).args(words).in_folder(sandbox.path())
 }
 
 fn leftovers(sandbox: &Sandbox) -> Vec<String> {
