@@ -35,12 +35,12 @@ pub struct BackupPlace {
 pub struct BackupDirectory {
     place: BackupPlace,
     /// The directories made or found so far, by their paths below the target.
-    known: Mutex<HashMap<Vec<u8>, Pair>>,
+    known: Mutex<HashMap<Vec<u8>, BackupPair>>,
 }
 
 /// A directory of the target and the one that its files are kept in.
 #[derive(Clone, Debug)]
-struct Pair {
+struct BackupPair {
     original: Arc<Fd>,
     backup: Arc<Fd>,
 }
@@ -114,7 +114,7 @@ impl BackupDirectory {
         Ok(pair.backup)
     }
 
-    fn top(&self) -> Result<Pair, Error> {
+    fn top(&self) -> Result<BackupPair, Error> {
         let split = Split::of(&self.place.directory);
         let above = if split.display.is_empty() { b"." } else { split.display };
         let above = open_path(&c_string(above), Open::SEARCH.following())?;
@@ -123,11 +123,12 @@ impl BackupDirectory {
             return Err(Error::new(Operation::Openat, what, Errno::STALE));
         }
         let original = open_path(&self.place.target, Open::SEARCH.following())?;
-        Pair { original: Arc::new(original), backup: Arc::new(above) }.named(&c_string(split.base()), None)
+        BackupPair { original: Arc::new(original), backup: Arc::new(above) }
+            .named(&c_string(split.base()), None)
     }
 }
 
-impl Pair {
+impl BackupPair {
     /// Finds or makes the directory for those of an entry of the target.
     fn below(&self, name: &CStr) -> Result<Self, Error> {
         let original = Arc::new(open(&*self.original, name, Open::SEARCH)?);

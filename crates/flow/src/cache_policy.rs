@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::lock::lock;
-use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd};
+use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd};
 use haul_sys::{advise, bypass_cache, cached_bytes, direct_alignment, use_cache, write_back};
 
 use crate::config::Switches;
@@ -121,13 +121,13 @@ impl CachePolicy {
     }
 
     /// Returns whether a transfer should leave its pages in the cache.
-    pub(crate) fn cache(&self) -> Cache {
-        if self.drops.load(Ordering::Relaxed) { Cache::Drop } else { Cache::Keep }
+    pub(crate) fn cache(&self) -> CacheMode {
+        if self.drops.load(Ordering::Relaxed) { CacheMode::Drop } else { CacheMode::Keep }
     }
 
     /// Returns true if data goes through the cache, and stays there while the file is moved.
     pub(crate) fn uses_cache(&self) -> bool {
-        self.sector_bytes() == 0 && self.cache() == Cache::Keep
+        self.sector_bytes() == 0 && self.cache() == CacheMode::Keep
     }
 
     /// Rounds `length` down to whole sectors. Returns it unchanged if data goes through the cache.

@@ -1,7 +1,7 @@
 //! How a run uses the machine, and which entries it leaves out: plain data, lowered once from what
 //! the user typed.
 
-use haul_engine::{Choice, Ops};
+use haul_engine::{EngineChoice, Ops};
 
 use crate::limits::Limits;
 use crate::selection::Selection;
@@ -12,8 +12,8 @@ use crate::selection::Selection;
 pub struct Config {
     /// Number of workers.
     pub jobs: Option<usize>,
-    /// Engine of each worker. `Choice` implements `FromStr` for the names of `--engine`.
-    pub engine: Choice,
+    /// Engine of each worker. `EngineChoice` implements `FromStr` for the names of `--engine`.
+    pub engine: EngineChoice,
     /// Operations in flight per worker, for asynchronous engines.
     pub queue_depth: Option<usize>,
     /// Size of one read or write, in bytes.
@@ -78,7 +78,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             jobs: None,
-            engine: Choice::Auto,
+            engine: EngineChoice::Auto,
             queue_depth: None,
             block_bytes: None,
             look_ahead: None,

@@ -17,7 +17,7 @@ use crate::selection::Scope;
 #[derive(Clone, Default)]
 pub struct Policy {
     /// Order in which workers take jobs.
-    pub order: Order,
+    pub order: JobOrder,
     /// True if workers are started when jobs wait, so that a run over a few small files has only
     /// one. False if the tool may wait for something other than files: then all are there from the
     /// beginning.
@@ -49,7 +49,7 @@ pub struct ClosedWaiting {
 
 /// Order in which the workers of a process take jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum JobOrder {
     /// Each worker has its own part of the tree, and steals when that is done.
     #[default]
     WorkStealing,
@@ -100,7 +100,7 @@ impl Probe {
 
 /// How the framework failed on an entry.
 #[derive(Clone, Copy, Debug)]
-pub enum Failure<'a> {
+pub enum EntryFailure<'a> {
     /// Its type is unknown, because `stat` failed: it was deleted, or is a dangling link.
     Classify(&'a Error),
     /// The directory could not be opened or stat'ed.
@@ -128,7 +128,7 @@ pub enum Failure<'a> {
     CloseSource(&'a Error),
 }
 
-impl Failure<'_> {
+impl EntryFailure<'_> {
     /// Returns true if a file planned as [`Plan::Read`] will not reach `Tool::open_file`.
     #[must_use]
     pub fn is_before_open_file(self) -> bool {

@@ -4,8 +4,8 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_sys::{
-    DirectoryReader, EntryType, Errno, Error, Fd, FileType, Names, Open, effective_identity, open, remove,
-    stat_at,
+    DirectoryReader, EntryType, Errno, Error, Fd, FileType, NameArena, Open, effective_identity, open,
+    remove, stat_at,
 };
 
 use crate::directory_cache::{DirCache, DirHandle};
@@ -27,7 +27,7 @@ pub fn sweep(
     let listed = open(&*directory, c".", Open::DIRECTORY)?;
     let (mut reader, mut found) = (DirectoryReader::new(), Vec::new());
     loop {
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         let may_be_more = reader.read(&listed, &mut names, WINDOW_ENTRIES)?;
         let may_be = |index: &usize| {
             matches!(names.entry(*index).kind, EntryType::Regular | EntryType::Unknown)

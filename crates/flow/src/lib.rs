@@ -54,8 +54,8 @@ pub use batch::Batch;
 pub use config::{Config, Switches};
 pub use creation::{Creation, is_shared};
 pub use decision::{
-    Block, ClosedWaiting, Enter, Failure, FileRange, Finished, Handled, Holes, OpenDir, OpenSource,
-    OpenSubdir, Order, Plan, Policy, Probe, Reported, Start, Transfer, Write,
+    Block, ClosedWaiting, Enter, EntryFailure, FileRange, Finished, Handled, Holes, JobOrder, OpenDir,
+    OpenSource, OpenSubdir, Plan, Policy, Probe, Reported, Start, Transfer, Write,
 };
 pub use directory_cache::{DirCache, DirHandle};
 pub use driver::{Driver, JobWeight};
@@ -72,7 +72,9 @@ pub use operand::{Operand, Split, path_below};
 pub use plan::Precedence;
 pub use policy::{CancelToken, Gauge};
 pub use pool::Pool;
-pub use report::{EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, SlowRank, Tally};
+pub use report::{
+    EntryOutcome, EntryReport, OutputLine, Problem, Reporter, RunInfo, Severity, SlowRank, Tally,
+};
 pub use room::Room;
 pub use run::{HELP_BYTES_MIN, RunSpec, continue_dir, run};
 pub use selection::{BadName, Contents, NameList, RefusedName, Scope, Selection, Selector};

@@ -44,7 +44,7 @@ mod latency;
 
 use crate::lock::lock;
 use crate::policy::CancelToken;
-use clock::Clock;
+use clock::LimitClock;
 pub use granter::Granter;
 use latency::Latencies;
 pub(crate) use latency::{CallTimes, Side};
@@ -75,26 +75,26 @@ impl LimitValues {
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "LimitValues", into = "LimitValues")]
 pub struct Limits {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLimits>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedLimits {
     /// True if there is a rate or a pause: otherwise workers don't touch the lock.
     is_active: AtomicBool,
     /// Number of changes so far.
     changes: AtomicU64,
     latencies: Latencies,
-    state: Mutex<State>,
+    state: Mutex<LimitState>,
     changed: Condvar,
 }
 
 /// The limits of a process or a run, and their clocks.
 #[derive(Debug, Default)]
-struct State {
+struct LimitState {
     values: LimitValues,
-    bytes: Clock,
-    operations: Clock,
+    bytes: LimitClock,
+    operations: LimitClock,
 }
 
 /// What was done or is about to be done.
@@ -111,8 +111,8 @@ impl Load {
     pub(crate) const ENTRY: Self = Self { bytes: 0, operations: 1 };
 }
 
-impl State {
-    fn clocks(&mut self) -> [&mut Clock; 2] {
+impl LimitState {
+    fn clocks(&mut self) -> [&mut LimitClock; 2] {
         [&mut self.bytes, &mut self.operations]
     }
 
@@ -151,7 +151,7 @@ impl From<Limits> for LimitValues {
 }
 
 impl Limits {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LimitState> {
         lock(&self.shared.state)
     }
 
@@ -305,7 +305,7 @@ mod tests {
     fn a_pause_takes_no_time() {
         let begin = Instant::now();
         let at = |milliseconds| begin + Duration::from_millis(milliseconds);
-        let mut state = State::default();
+        let mut state = LimitState::default();
         let values = LimitValues { bytes_per_second: Some(1000), ..LimitValues::default() };
         state.set(values, begin);
         let wanted = state.bytes.take(1000, begin);

@@ -52,7 +52,7 @@ impl From<&Stat> for FileKey {
     }
 }
 
-enum Progress<W, A> {
+enum LinkProgress<W, A> {
     InProgress(Vec<W>),
     Known(A),
 }
@@ -60,7 +60,7 @@ enum Progress<W, A> {
 /// The last file that was claimed under an identity.
 struct Claimed<W, A> {
     since: Since,
-    progress: Progress<W, A>,
+    progress: LinkProgress<W, A>,
 }
 
 /// Result of a claim.
@@ -110,16 +110,16 @@ impl<W, A: Clone> LinkTable<W, A> {
         let FileKey { identity, since } = file;
         self.with_shard(identity, |files| match files.get_mut(&identity) {
             Some(claimed) if claimed.since == since => match &mut claimed.progress {
-                Progress::InProgress(waiting) => {
+                LinkProgress::InProgress(waiting) => {
                     waiting.push(waiter);
                     Claim::Waits
                 }
-                Progress::Known(answer) => Claim::Known(waiter, answer.clone()),
+                LinkProgress::Known(answer) => Claim::Known(waiter, answer.clone()),
             },
-            Some(Claimed { progress: Progress::InProgress(_), .. }) => Claim::Alone(waiter),
+            Some(Claimed { progress: LinkProgress::InProgress(_), .. }) => Claim::Alone(waiter),
             // Unknown, or known as a file that is gone.
             _ => {
-                files.insert(identity, Claimed { since, progress: Progress::InProgress(Vec::new()) });
+                files.insert(identity, Claimed { since, progress: LinkProgress::InProgress(Vec::new()) });
                 Claim::First(waiter)
             }
         })
@@ -129,9 +129,9 @@ impl<W, A: Clone> LinkTable<W, A> {
     pub fn complete(&self, file: Identity, answer: A) -> Vec<W> {
         self.with_shard(file, |files| {
             let Some(claimed) = files.get_mut(&file) else { return Vec::new() };
-            match std::mem::replace(&mut claimed.progress, Progress::Known(answer)) {
-                Progress::InProgress(waiting) => waiting,
-                Progress::Known(_) => Vec::new(),
+            match std::mem::replace(&mut claimed.progress, LinkProgress::Known(answer)) {
+                LinkProgress::InProgress(waiting) => waiting,
+                LinkProgress::Known(_) => Vec::new(),
             }
         })
     }
@@ -140,7 +140,7 @@ impl<W, A: Clone> LinkTable<W, A> {
     /// waiting names.
     pub fn abandon(&self, file: Identity) -> Vec<W> {
         self.with_shard(file, |files| match files.remove(&file) {
-            Some(Claimed { progress: Progress::InProgress(waiting), .. }) => waiting,
+            Some(Claimed { progress: LinkProgress::InProgress(waiting), .. }) => waiting,
             _ => Vec::new(),
         })
     }
@@ -148,7 +148,7 @@ impl<W, A: Clone> LinkTable<W, A> {
     /// Forgets a file whose answer no longer holds, so that the next name is the first again.
     pub fn forget(&self, file: Identity, is_stale: impl FnOnce(&A) -> bool) {
         self.with_shard(file, |files| {
-            if let Some(Claimed { progress: Progress::Known(answer), .. }) = files.get(&file)
+            if let Some(Claimed { progress: LinkProgress::Known(answer), .. }) = files.get(&file)
                 && is_stale(answer)
             {
                 files.remove(&file);

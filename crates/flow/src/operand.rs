@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Error, Names, Open, c_string};
+use haul_sys::{EntryType, Error, NameArena, Open, c_string};
 
 use crate::directory_cache::{DirCache, DirHandle};
 
@@ -14,7 +14,7 @@ pub struct Operand<D> {
     /// The directory they are in.
     pub place: Arc<DirHandle>,
     /// Their names there. `.`, `..` and `/` are names as well, and trailing slashes may follow.
-    pub names: Names,
+    pub names: NameArena,
     /// The tool's state for the directory.
     pub own: D,
 }
@@ -23,7 +23,7 @@ impl<D> Operand<D> {
     /// Creates an operand of one entry that the user named, whose type is unknown.
     #[must_use]
     pub fn named(place: Arc<DirHandle>, name: &CStr, own: D) -> Self {
-        Self { place, names: Names::of(name, EntryType::Unknown), own }
+        Self { place, names: NameArena::of(name, EntryType::Unknown), own }
     }
 }
 

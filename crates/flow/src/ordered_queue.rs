@@ -107,14 +107,14 @@ mod tests {
 
     /// An entry: its path as numbers, and the levels of directories below it, 0 for a file.
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    struct Item(Vec<usize>, usize);
+    struct WalkItem(Vec<usize>, usize);
 
     const FILES: usize = 3;
     const DIRECTORIES: usize = 4;
 
     /// Returns the files and directories in an item.
-    fn inside(Item(place, levels): &Item) -> (Vec<Item>, Vec<Item>) {
-        let inner = |number, levels| Item([place.as_slice(), &[number]].concat(), levels);
+    fn inside(WalkItem(place, levels): &WalkItem) -> (Vec<WalkItem>, Vec<WalkItem>) {
+        let inner = |number, levels| WalkItem([place.as_slice(), &[number]].concat(), levels);
         match levels.checked_sub(1) {
             None => Default::default(),
             Some(levels) => (
@@ -128,10 +128,10 @@ mod tests {
     fn a_tree_is_walked_in_order() {
         for workers in 1..5 {
             let mut queue = OrderedQueue::new();
-            let root = Item(Vec::new(), 4);
+            let root = WalkItem(Vec::new(), 4);
             queue.add(0, root.clone(), true);
             let mut known = BTreeSet::from([root]);
-            let mut busy: VecDeque<(usize, Item)> = VecDeque::new();
+            let mut busy: VecDeque<(usize, WalkItem)> = VecDeque::new();
             let mut free: Vec<_> = (0..workers).collect();
             let mut taken = 0;
             loop {

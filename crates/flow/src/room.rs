@@ -19,7 +19,7 @@ use haul_sys::{Errno, Error};
 
 use crate::lock::lock;
 use crate::policy::CancelToken;
-use crate::report::Report;
+use crate::report::Reporter;
 
 /// First interval between two tries. Each is twice as long as the one before.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -37,12 +37,12 @@ const SAME_WAIT: Duration = Duration::from_secs(10);
 /// Blocks the workers of a run while a target's file system is full. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Room {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RoomState>>,
     cancel: CancelToken,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RoomState {
     /// Calls that wait.
     waiting: usize,
     /// Sleeps so far. Those of several workers at the same time count as one.
@@ -63,13 +63,13 @@ impl Room {
     }
 
     /// Makes `call` until it doesn't fail because the file system is full. `target` is the path for
-    /// [`Report::waits_for_room`].
+    /// [`Reporter::waits_for_room`].
     ///
     /// # Errors
     /// Any other error of the call, or the last one if the run was cancelled.
     pub fn retry<R>(
         &self,
-        report: &dyn Report,
+        report: &dyn Reporter,
         target: &dyn Fn() -> Vec<u8>,
         call: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
@@ -79,7 +79,7 @@ impl Room {
     /// Does the same, and calls `tell` where that reports the beginning of the wait.
     pub(crate) fn retry_and_tell<R>(
         &self,
-        report: &dyn Report,
+        report: &dyn Reporter,
         tell: &dyn Fn(&Error),
         mut call: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
@@ -138,7 +138,7 @@ impl Room {
     }
 
     /// Ends the wait of a call, if it has waited. The last one is reported.
-    pub(crate) fn end(&self, wait: &mut RoomWait, report: &dyn Report) {
+    pub(crate) fn end(&self, wait: &mut RoomWait, report: &dyn Reporter) {
         if wait.0.take().is_none() {
             return;
         }
@@ -166,16 +166,16 @@ mod tests {
     use haul_sys::Operation;
 
     use super::*;
-    use crate::report::{Line, Problem, Tally};
+    use crate::report::{OutputLine, Problem, Tally};
 
     /// Remembers the waits it hears of.
     #[derive(Default)]
-    struct Waits(Mutex<Vec<Option<Vec<u8>>>>);
+    struct RecordedWaits(Mutex<Vec<Option<Vec<u8>>>>);
 
-    impl Report for Waits {
+    impl Reporter for RecordedWaits {
         fn count(&self, _: Tally) {}
         fn problem(&self, _: Problem) {}
-        fn line(&self, _: Line) {}
+        fn line(&self, _: OutputLine) {}
         fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
         fn debug(&self, _: &str) {}
         fn waits_for_room(&self, target: Option<&[u8]>) {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_call_is_made_again_until_there_is_room() {
         for errno in [Errno::NOSPC, Errno::DQUOT] {
-            let (room, report, mut calls) = (Room::new(CancelToken::default()), Waits::default(), 0);
+            let (room, report, mut calls) = (Room::new(CancelToken::default()), RecordedWaits::default(), 0);
             let outcome = room.retry(&report, &|| b"target".to_vec(), || {
                 calls += 1;
                 if calls < 3 { Err(failed(errno)) } else { Ok(calls) }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn other_errors_end_a_wait_and_begin_none() {
-        let (room, report, mut calls) = (Room::new(CancelToken::default()), Waits::default(), 0);
+        let (room, report, mut calls) = (Room::new(CancelToken::default()), RecordedWaits::default(), 0);
         let mut retry = |errnos: [Errno; 2]| {
             calls = 0;
             let outcome = room.retry(&report, &Vec::new, || {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn several_calls_wait_together_and_are_reported_once() {
-        let (room, report) = (Room::new(CancelToken::default()), Waits::default());
+        let (room, report) = (Room::new(CancelToken::default()), RecordedWaits::default());
         let tell = || report.waits_for_room(Some(b"target"));
         let mut waits: [RoomWait; 20] = Default::default();
         // The first sleeps, and all are made again.
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn cancelling_ends_a_wait_with_the_error() {
-        let (cancel, report) = (CancelToken::default(), Waits::default());
+        let (cancel, report) = (CancelToken::default(), RecordedWaits::default());
         let room = Room::new(cancel.clone());
         let outcome = room.retry(&report, &Vec::new, || {
             cancel.cancel();

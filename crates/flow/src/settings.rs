@@ -1,6 +1,6 @@
 //! Resolved settings: what the user left open is chosen here, within the kernel's limits.
 
-use haul_engine::{Choice, Engine, Ops};
+use haul_engine::{Engine, EngineChoice, Ops};
 use haul_sys::Error;
 
 use crate::config::{Config, Switches};
@@ -113,7 +113,7 @@ pub struct Settings {
     /// Maximum number of workers, if the file systems make them wait (`growth.rs`).
     pub jobs_max: usize,
     /// Engine of each worker.
-    pub engine: Choice,
+    pub engine: EngineChoice,
     /// Operations in flight per worker.
     pub queue_depth: usize,
     /// Size of one read or write, in bytes.
@@ -204,8 +204,8 @@ impl Settings {
 
     /// Returns how engines are to be created.
     #[must_use]
-    pub fn engine_setup(&self) -> haul_engine::Setup {
-        haul_engine::Setup {
+    pub fn engine_setup(&self) -> haul_engine::EngineSetup {
+        haul_engine::EngineSetup {
             queue_depth: self.queue_depth,
             ops: self.ops,
             direct_descriptors: self.switches.direct_descriptors,

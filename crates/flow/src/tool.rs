@@ -33,19 +33,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use haul_sys::{EntryType, Error, Fd, Name, Names, Standard};
+use haul_sys::{EntryType, Error, Fd, Name, NameArena, Standard};
 
 use crate::batch::Batch;
 use crate::decision::{
-    Block, ClosedWaiting, Enter, Failure, Finished, Handled, OpenDir, OpenSource, OpenSubdir, Plan, Policy,
-    Reported, Start, Transfer, Write,
+    Block, ClosedWaiting, Enter, EntryFailure, Finished, Handled, OpenDir, OpenSource, OpenSubdir, Plan,
+    Policy, Reported, Start, Transfer, Write,
 };
 use crate::directory_cache::DirCache;
 use crate::driver::{Driver, JobWeight};
 use crate::kind::FlowKind;
 use crate::limits::{Limits, Load};
 use crate::operand::Operand;
-use crate::report::{EntryOutcome, EntryReport, Problem, Report, Severity, Tally};
+use crate::report::{EntryOutcome, EntryReport, Problem, Reporter, Severity, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
 use crate::{node, open_file};
@@ -123,7 +123,7 @@ pub trait Tool: Sync + Sized {
     fn close_file(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _own: Self::File, _moved: bool) {}
 
     /// Called when the framework failed on an entry, before the failure is reported.
-    fn failed(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _failure: Failure<'_>) -> Reported {
+    fn failed(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _failure: EntryFailure<'_>) -> Reported {
         Reported::No
     }
 
@@ -248,12 +248,12 @@ impl<T: Tool> JobWeight for Job<T> {
 const COUNT_AFTER_BYTES: u64 = 4 << 20;
 
 /// State shared by all workers of a run.
-pub(crate) struct Shared<'r, T: Tool> {
+pub(crate) struct RunShared<'r, T: Tool> {
     pub(crate) tool: &'r T,
     pub(crate) cache: &'r DirCache,
     pub(crate) settings: Settings,
     pub(crate) selector: &'r Selector,
-    pub(crate) report: &'r dyn Report,
+    pub(crate) report: &'r dyn Reporter,
     /// True if the reporter wants a report of each entry.
     pub(crate) wants_entries: bool,
     pub(crate) driver: &'r dyn Driver<Job<T>>,
@@ -269,7 +269,7 @@ pub(crate) struct Shared<'r, T: Tool> {
 
 /// One worker's view of the run, which tools get.
 pub struct Context<'r, T: Tool> {
-    pub(crate) run: &'r Shared<'r, T>,
+    pub(crate) run: &'r RunShared<'r, T>,
     pub(crate) worker: usize,
     /// Starts the workers that the driver wants.
     start_workers: &'r dyn Fn(),
@@ -305,7 +305,7 @@ impl<T: Tool> Default for ClosedFiles<T> {
 }
 
 impl<'r, T: Tool> Context<'r, T> {
-    pub(crate) fn new(run: &'r Shared<'r, T>, worker: usize, start_workers: &'r dyn Fn()) -> Self {
+    pub(crate) fn new(run: &'r RunShared<'r, T>, worker: usize, start_workers: &'r dyn Fn()) -> Self {
         let (owner, closed, closing) = (RefCell::new(None), RefCell::default(), RefCell::default());
         let (tally, errors) = (Cell::default(), Cell::new(0));
         Self { run, worker, start_workers, tally, errors, owner, closed, closing }
@@ -337,7 +337,7 @@ impl<'r, T: Tool> Context<'r, T> {
 
     /// Returns the reporter.
     #[must_use]
-    pub fn report(&self) -> &'r dyn Report {
+    pub fn report(&self) -> &'r dyn Reporter {
         self.run.report
     }
 
@@ -373,21 +373,21 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Reports a failure of an entry, unless the tool does.
-    pub fn report_failure(&self, entry: &Entry<T>, failure: Failure<'_>) {
+    pub fn report_failure(&self, entry: &Entry<T>, failure: EntryFailure<'_>) {
         if self.run.tool.failed(self, entry, failure) == Reported::No {
             self.problem(failure.problem(entry.path()));
         }
     }
 
     /// Reports a failure of an entry, and completes it.
-    pub(crate) fn give_up(&self, entry: &Entry<T>, failure: Failure<'_>) {
+    pub(crate) fn give_up(&self, entry: &Entry<T>, failure: EntryFailure<'_>) {
         self.report_failure(entry, failure);
         self.complete(entry);
     }
 
     /// Reports that the run waits for room for the target of an entry.
     pub(crate) fn tell_no_room(&self, entry: &Entry<T>, cause: &Error) {
-        if self.run.tool.failed(self, entry, Failure::NoRoom(cause)) == Reported::No {
+        if self.run.tool.failed(self, entry, EntryFailure::NoRoom(cause)) == Reported::No {
             self.run.report.waits_for_room(Some(&entry.path()));
         }
     }
@@ -601,7 +601,7 @@ impl<'r, T: Tool> Context<'r, T> {
 
     /// Retries a deferred entry from the beginning, before other jobs.
     pub fn retry(&self, entry: Entry<T>) {
-        let batch = Batch::whole(Names::of(entry.name(), entry.kind));
+        let batch = Batch::whole(NameArena::of(entry.name(), entry.kind));
         self.run.driver.share_first(self.worker, Job::Files(entry.node, batch));
     }
 

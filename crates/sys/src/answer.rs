@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
 
 /// Returns the raw result for a failure.
@@ -27,9 +27,9 @@ pub(crate) fn is_transient(answer: i32) -> bool {
 /// kernel for, or the raw result to use instead.
 pub(crate) fn asked(operation: Operation, length: usize) -> std::result::Result<usize, i32> {
     match gate::verdict(operation, length) {
-        Verdict::Fail(errno) => Err(word(errno)),
-        Verdict::Shorten(0) if length > 0 => Err(0),
-        Verdict::Shorten(shorter) => Ok(shorter.min(length)),
-        Verdict::Pass => Ok(length),
+        FaultDecision::Fail(errno) => Err(word(errno)),
+        FaultDecision::Shorten(0) if length > 0 => Err(0),
+        FaultDecision::Shorten(shorter) => Ok(shorter.min(length)),
+        FaultDecision::Pass => Ok(length),
     }
 }

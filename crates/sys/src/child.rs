@@ -98,7 +98,7 @@ impl Filter {
 
 /// The result of a finished child.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ChildOutput {
     /// Exit status or signal.
     pub status: ExitStatus,
     /// Everything it wrote to standard output.
@@ -107,7 +107,7 @@ pub struct Ended {
     pub errors: Vec<u8>,
 }
 
-impl Ended {
+impl ChildOutput {
     /// Returns the exit status.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Started {
     ///
     /// # Errors
     /// If its output can't be read, or its input can't be written for a reason other than `EPIPE`.
-    pub fn finish(self, input: &[u8]) -> Result<Ended> {
+    pub fn finish(self, input: &[u8]) -> Result<ChildOutput> {
         let pid = self.0.id();
         gate::call_once(
             Operation::Wait4,
@@ -170,7 +170,7 @@ impl Started {
         )
     }
 
-    fn feed_and_hear(mut self, input: &[u8]) -> io::Result<Ended> {
+    fn feed_and_hear(mut self, input: &[u8]) -> io::Result<ChildOutput> {
         let Some(mut stdin) = self.0.stdin.take() else { return self.hear() };
         std::thread::scope(|scope| {
             // On a thread of its own: a child that fills its output pipes before it has read all
@@ -194,9 +194,9 @@ impl Started {
         })
     }
 
-    fn hear(self) -> io::Result<Ended> {
+    fn hear(self) -> io::Result<ChildOutput> {
         let heard = self.0.wait_with_output()?;
-        Ok(Ended { status: heard.status, output: heard.stdout, errors: heard.stderr })
+        Ok(ChildOutput { status: heard.status, output: heard.stdout, errors: heard.stderr })
     }
 }
 

@@ -16,10 +16,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// because GNU's messages end that way. `{:#}` and `Debug` print the whole call:
 /// `openat(7, "name", O_RDONLY|O_NOFOLLOW) = -1 (Permission denied)`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Error(Box<Failure>);
+pub struct Error(Box<FailedCall>);
 
 #[derive(Clone, PartialEq, Eq)]
-struct Failure {
+struct FailedCall {
     operation: Operation,
     arguments: String,
     errno: Errno,
@@ -29,7 +29,7 @@ impl Error {
     /// Creates the error for `operation`, called with the formatted `arguments`.
     #[must_use]
     pub fn new(operation: Operation, arguments: String, errno: Errno) -> Self {
-        Self(Box::new(Failure { operation, arguments, errno }))
+        Self(Box::new(FailedCall { operation, arguments, errno }))
     }
 
     /// Returns the errno.

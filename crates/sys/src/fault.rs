@@ -29,7 +29,7 @@ enum Effect {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+struct FaultPlan {
     operation: Operation,
     occurrence: u64,
     effect: Effect,
@@ -37,7 +37,7 @@ struct Plan {
 
 /// The plan from the environment, and what has happened so far.
 struct Hook {
-    plan: Option<Plan>,
+    plan: Option<FaultPlan>,
     counts: [AtomicU64; Operation::ALL.len()],
     fired: AtomicBool,
 }
@@ -51,7 +51,7 @@ fn hook() -> &'static Hook {
     })
 }
 
-fn parse(text: &str) -> Option<Plan> {
+fn parse(text: &str) -> Option<FaultPlan> {
     let mut parts = text.splitn(3, ':');
     let (name, occurrence, effect) = (parts.next()?, parts.next()?, parts.next()?);
     let operation = Operation::ALL.iter().copied().find(|operation| operation.name() == name)?;
@@ -60,7 +60,7 @@ fn parse(text: &str) -> Option<Plan> {
         Some(bytes) => Effect::AtMost(bytes.parse().ok()?),
         None => Effect::Fail(errno(effect)?),
     };
-    Some(Plan { operation, occurrence: occurrence.parse().ok()?, effect })
+    Some(FaultPlan { operation, occurrence: occurrence.parse().ok()?, effect })
 }
 
 fn errno(name: &str) -> Option<Errno> {
@@ -129,7 +129,7 @@ mod tests {
         let plan = parse("write:3:ENOSPC").unwrap();
         assert_eq!(
             plan,
-            Plan { operation: Operation::Write, occurrence: 3, effect: Effect::Fail(Errno::NOSPC) }
+            FaultPlan { operation: Operation::Write, occurrence: 3, effect: Effect::Fail(Errno::NOSPC) }
         );
         assert_eq!(parse("read:1:short=-1").unwrap().effect, Effect::OneLess);
         assert_eq!(parse("read:1:short=0").unwrap().effect, Effect::AtMost(0));

@@ -48,12 +48,12 @@ use rustix::io::Errno;
 
 use crate::answer::{asked, counted, is_transient, word};
 use crate::error::{Error, Result};
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
-use crate::transfer::{Transfer, Transferred};
+use crate::transfer::{TransferRequest, Transferred};
 use crate::used::Used;
 
-use context::{Context, ControlBlock, Event};
+use context::{Context, ControlBlock, IoEvent};
 
 /// Maximum requests in flight. Two such contexts use up all that `fs.aio-max-nr` allows a machine
 /// by default.
@@ -78,10 +78,10 @@ pub enum Gather {
 /// Requests in flight in the kernel's AIO contexts. See the module for its promises.
 pub struct KernelAio {
     /// Indexed by [`Direction`].
-    queues: [Queue; 2],
-    slots: Box<[Slot]>,
+    queues: [ContextQueue; 2],
+    slots: Box<[KernelAioSlot]>,
     blocks: Box<[ControlBlock]>,
-    events: Box<[Event]>,
+    events: Box<[IoEvent]>,
     free: Vec<usize>,
     /// Slots whose result is known, with the raw result.
     finished: VecDeque<(usize, i32)>,
@@ -107,7 +107,7 @@ impl Direction {
 }
 
 /// A context, and the requests waiting to be submitted to it.
-struct Queue {
+struct ContextQueue {
     context: Context,
     /// Slots not yet accepted by the kernel, oldest first.
     waiting: VecDeque<usize>,
@@ -115,9 +115,9 @@ struct Queue {
     taken: u64,
 }
 
-struct Slot {
+struct KernelAioSlot {
     token: u64,
-    transfer: Option<Transfer>,
+    transfer: Option<TransferRequest>,
     /// Bytes read by the read of a pair, once known.
     read: Option<usize>,
     /// Failed submissions so far. A request with `ATTEMPTS_MAX` is not submitted again.
@@ -140,10 +140,10 @@ impl KernelAio {
             || "0, EFD_CLOEXEC".to_owned(),
         )?;
         Ok(Self {
-            queues: [Queue::new(depth)?, Queue::new(depth)?],
-            slots: (0..depth).map(|_| Slot::empty()).collect(),
+            queues: [ContextQueue::new(depth)?, ContextQueue::new(depth)?],
+            slots: (0..depth).map(|_| KernelAioSlot::empty()).collect(),
             blocks: vec![ControlBlock::default(); depth].into(),
-            events: vec![Event::default(); depth].into(),
+            events: vec![IoEvent::default(); depth].into(),
             free: (0..depth).rev().collect(),
             finished: VecDeque::with_capacity(depth),
             signals,
@@ -195,13 +195,17 @@ impl KernelAio {
     ///
     /// # Panics
     /// If the request names bytes outside its buffer.
-    pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
+    pub fn push(
+        &mut self,
+        token: u64,
+        mut transfer: TransferRequest,
+    ) -> std::result::Result<(), TransferRequest> {
         transfer.check();
         if self.broken {
             return Err(transfer);
         }
         let Some(index) = self.free.pop() else { return Err(transfer) };
-        self.slots[index] = Slot { token, transfer: Some(transfer), ..Slot::empty() };
+        self.slots[index] = KernelAioSlot { token, transfer: Some(transfer), ..KernelAioSlot::empty() };
         self.start(index);
         Ok(())
     }
@@ -369,7 +373,7 @@ impl KernelAio {
     fn fetch(&mut self, direction: Direction, min: usize) -> std::result::Result<usize, Errno> {
         let queue = &mut self.queues[direction as usize];
         let count = queue.context.fetch(min.min(queue.in_kernel), &mut self.events)?;
-        for (index, result) in self.events[..count].iter().map(Event::take) {
+        for (index, result) in self.events[..count].iter().map(IoEvent::take) {
             if let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.in_kernel) {
                 slot.in_kernel = false;
                 queue.in_kernel -= 1;
@@ -399,8 +403,8 @@ impl KernelAio {
     /// Waits until an operation completes in either context.
     fn wait_for_signal(&mut self) -> Result<()> {
         let outcome = match gate::verdict(Operation::IoGetevents, 0) {
-            Verdict::Fail(errno) => Err(errno),
-            Verdict::Pass | Verdict::Shorten(_) => {
+            FaultDecision::Fail(errno) => Err(errno),
+            FaultDecision::Pass | FaultDecision::Shorten(_) => {
                 self.signal_reads += 1;
                 rustix::io::read(&self.signals, &mut [0; 8]).map(drop)
             }
@@ -476,7 +480,7 @@ impl KernelAio {
     }
 }
 
-impl Queue {
+impl ContextQueue {
     fn new(depth: usize) -> Result<Self> {
         let context = Context::new(depth)?;
         // A seccomp filter may allow `io_setup` but not `io_submit`. Better to find out now than
@@ -487,7 +491,7 @@ impl Queue {
     }
 }
 
-impl Slot {
+impl KernelAioSlot {
     fn empty() -> Self {
         Self { token: 0, transfer: None, read: None, attempts: 0, in_kernel: false }
     }

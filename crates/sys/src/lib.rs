@@ -62,11 +62,11 @@ pub mod fault;
 
 pub use buffer::Buffer;
 pub use cached::cached_bytes;
-pub use child::{Ended, Failed, Filter, Leash, Started};
+pub use child::{ChildOutput, Failed, Filter, Leash, Started};
 pub use data::{
-    Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, is_reference, make_blocking,
-    position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek, stand_at,
-    stand_at_end, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
+    Advice, CacheMode, Seek, advise, advise_range, allocate, copy_range, is_direct, is_reference,
+    make_blocking, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
+    stand_at, stand_at_end, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back};
 pub use directory::DirectoryReader;
@@ -87,16 +87,16 @@ pub use make::{
 };
 pub use memory::dirty_limit;
 pub use metadata::{Owner, Times, change_mode, change_owner, change_times};
-pub use names::{EntryType, ListedEntry, Name, Names, PackedNames, c_string};
+pub use names::{EntryType, ListedEntry, Name, NameArena, PackedNames, c_string};
 pub use open::{NONBLOCK, Open, open, open_parent, open_path, open_path_without_links};
 pub use operation::Operation;
 pub use pinned::{Pinned, has_xattrs_at};
 pub use pipe::Pipe;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
-    Identity as ProcessIdentity, Usage, address_space_limit, block_signals, clock, descriptor_limit,
-    effective_identity, is_in_group, lower_priority, precise_clock, raise_descriptor_limit,
-    set_creation_label, set_umask, umask, usage, widen_descriptor_table,
+    Credentials, Usage, address_space_limit, block_signals, clock, descriptor_limit, effective_identity,
+    is_in_group, lower_priority, precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask,
+    usage, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
@@ -110,7 +110,7 @@ pub use stat::{
     may_write, stat, stat_at, stat_path,
 };
 pub use temporary::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
-pub use transfer::{Transfer, Transferred};
+pub use transfer::{TransferRequest, Transferred};
 pub use used::Used;
 pub use users::{group_name, group_number, user_name, user_number};
 pub use xattr::{XattrNames, get_xattr, list_xattrs, matches_pattern, remove_xattr, set_xattr};

@@ -62,15 +62,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::data::Cache;
+use crate::data::CacheMode;
 use crate::error::Result;
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
-use crate::transfer::{Transfer, Transferred};
+use crate::transfer::{TransferRequest, Transferred};
 use crate::used::Used;
 
 use calls::LIST_MAX;
-use slot::{ABANDONED, Completions, FIRST, LAST, NOT_TAKEN, OURS, Over, Queue, SECOND, Slot, Work, reply};
+use slot::{
+    ABANDONED, Completions, FIRST, FinishedQueue, LAST, NOT_TAKEN, OURS, Over, PosixAioSlot, SECOND,
+    SlotRequest, reply,
+};
 
 /// Maximum requests in flight.
 const DEPTH_MAX: usize = 4096;
@@ -115,7 +118,7 @@ pub enum AioPassing {
 /// Requests in flight on the C library's threads. See the module for its promises.
 pub struct PosixAio {
     passing: AioPassing,
-    slots: Vec<Arc<Slot>>,
+    slots: Vec<Arc<PosixAioSlot>>,
     free: Vec<usize>,
     /// Slots for the next list.
     gathered: Vec<usize>,
@@ -145,7 +148,7 @@ impl PosixAio {
         let completions = Completions::new(depth);
         Ok(Self {
             passing,
-            slots: (0..depth).map(|index| Slot::new(index, passing, &completions)).collect(),
+            slots: (0..depth).map(|index| PosixAioSlot::new(index, passing, &completions)).collect(),
             free: (0..depth).rev().collect(),
             gathered: Vec::with_capacity(depth),
             issued: 0,
@@ -204,17 +207,21 @@ impl PosixAio {
     ///
     /// # Panics
     /// If the request names bytes outside its buffer.
-    pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
+    pub fn push(
+        &mut self,
+        token: u64,
+        mut transfer: TransferRequest,
+    ) -> std::result::Result<(), TransferRequest> {
         transfer.check();
-        if transfer.cache() == Cache::Drop {
+        if transfer.cache() == CacheMode::Drop {
             return Err(transfer);
         }
         let Some(index) = self.free.pop() else { return Err(transfer) };
         // `lio_listio` has no fsync.
-        let listed = self.passing == AioPassing::Lists && !matches!(transfer, Transfer::Fsync { .. });
+        let listed = self.passing == AioPassing::Lists && !matches!(transfer, TransferRequest::Fsync { .. });
         // SAFETY: a free slot is OURS.
         let work = unsafe { self.slots[index].work() };
-        *work = Work { token, transfer: Some(transfer), first: None, second: None };
+        *work = SlotRequest { token, transfer: Some(transfer), first: None, second: None };
         if listed {
             self.gathered.push(index);
             return Ok(());
@@ -280,8 +287,8 @@ impl PosixAio {
             return;
         }
         let taken = match gate::verdict(Operation::LioListio, 0) {
-            Verdict::Fail(_) => None,
-            Verdict::Pass | Verdict::Shorten(_) => {
+            FaultDecision::Fail(_) => None,
+            FaultDecision::Pass | FaultDecision::Shorten(_) => {
                 let controls = members.iter().map(|index| &self.slots[*index].control);
                 // SAFETY: all were prepared, and each slot holds a reference to itself until it
                 // is notified.
@@ -344,7 +351,7 @@ impl PosixAio {
         // Invariant: the C library holds everything waited for. `wanted` is at most what is in
         // flight, and all of that has been issued if nothing is gathered or finished.
         queue.wanted = wanted.min(self.issued);
-        let waits = |queue: &mut Queue| queue.finished.len() < queue.wanted;
+        let waits = |queue: &mut FinishedQueue| queue.finished.len() < queue.wanted;
         let (mut queue, timeout) = self
             .completions
             .wake
@@ -367,11 +374,11 @@ impl PosixAio {
             }
             // SAFETY: the slot was just claimed for good: a late notification leaves it alone.
             let work = unsafe { slot.work() };
-            let fresh = Slot::new(index, self.passing, &self.completions);
+            let fresh = PosixAioSlot::new(index, self.passing, &self.completions);
             // SAFETY: nothing else refers to the new slot yet.
             let fresh_work = unsafe { fresh.work() };
             let transfer = work.transfer.take();
-            *fresh_work = Work { token: work.token, transfer, first: Some(NOT_TAKEN), second: None };
+            *fresh_work = SlotRequest { token: work.token, transfer, first: Some(NOT_TAKEN), second: None };
             self.slots[index] = fresh;
             self.finished.push_back(index);
             self.issued -= 1;

@@ -155,7 +155,7 @@ pub fn set_creation_label(context: &CStr) -> Result<()> {
 
 /// The effective user and group of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct Credentials {
     /// The effective user id.
     pub user: u32,
     /// The effective group id.
@@ -164,8 +164,8 @@ pub struct Identity {
 
 /// Returns the effective user and group of the process.
 #[must_use]
-pub fn effective_identity() -> Identity {
-    Identity { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
+pub fn effective_identity() -> Credentials {
+    Credentials { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
 }
 
 /// Returns true if the process belongs to a group, so that it may give its files to it. If the list

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Load, Problem, Report as Listens, SlowRank, Status, lock};
+use haul_flow::{JobSpec, Load, Problem, Reporter as Listens, SlowRank, Status, lock};
 use haul_journal::Journal;
 
 use super::attempt::Attempt;

@@ -16,7 +16,7 @@ pub(super) const REQUEST_MAX: f64 = 0.05;
 
 /// Counts what is used and what is allowed.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct LimitClock {
     /// `None` if there is no limit.
     pub(super) per_second: Option<f64>,
     used: f64,
@@ -39,7 +39,7 @@ struct Requests {
     since: Instant,
 }
 
-impl Clock {
+impl LimitClock {
     pub(super) fn advance(&mut self, now: Instant) {
         let elapsed = self.read.map_or(0.0, |read| now.saturating_duration_since(read).as_secs_f64());
         self.read = Some(now);
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     /// Returns when a load of this many bytes may go on, in milliseconds since `begin`.
-    fn over_at(clock: &mut Clock, bytes: u64, at: Instant, begin: Instant) -> u128 {
+    fn over_at(clock: &mut LimitClock, bytes: u64, at: Instant, begin: Instant) -> u128 {
         let wanted = clock.take(bytes, at);
         (at + clock.left(wanted)).duration_since(begin).as_millis()
     }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn bytes_take_the_time_that_the_limit_allows() {
         let begin = Instant::now();
-        let mut clock = Clock { per_second: Some(1000.0), ..Clock::default() };
+        let mut clock = LimitClock { per_second: Some(1000.0), ..LimitClock::default() };
         let mut over = |bytes, at| over_at(&mut clock, bytes, begin + Duration::from_millis(at), begin);
         assert_eq!(over(500, 0), 500);
         // By another worker at the same time.
@@ -143,7 +143,7 @@ mod tests {
     fn a_new_limit_holds_for_what_waits() {
         let begin = Instant::now();
         let at = |milliseconds| begin + Duration::from_millis(milliseconds);
-        let mut clock = Clock { per_second: Some(1000.0), ..Clock::default() };
+        let mut clock = LimitClock { per_second: Some(1000.0), ..LimitClock::default() };
         let wanted = clock.take(1000, begin);
         clock.set(Some(100.0), at(500));
         // Half of it is paid for.

@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
-use haul_engine::{Caps, Choice, Ops};
-use haul_sys::{Buffer, Cache, Fd, Pipe, cached_bytes, dirty_limit};
+use haul_engine::{Caps, EngineChoice, Ops};
+use haul_sys::{Buffer, CacheMode, Fd, Pipe, cached_bytes, dirty_limit};
 
 use crate::settings::{Settings, processors};
 
@@ -94,7 +94,7 @@ impl Io {
         self.probes = switches.read_ahead && !switches.direct && !switches.drop_cache && !caps.pairs;
         // An engine that was asked for does what its name says, a preloaded library sees reads and
         // writes only, and a pipe needs descriptors.
-        self.uses_pipe = self.settings.engine == Choice::Auto
+        self.uses_pipe = self.settings.engine == EngineChoice::Auto
             && caps.blocks
             && !switches.direct
             && !switches.drop_cache
@@ -132,7 +132,7 @@ impl Io {
 
     /// Returns true if so many bytes are enough for a pipe, and the worker may have one.
     fn may_use_pipe(&self, bytes: u64) -> bool {
-        self.uses_pipe && self.length_of_block(bytes, Cache::Keep) >= PIPE_BYTES_MIN
+        self.uses_pipe && self.length_of_block(bytes, CacheMode::Keep) >= PIPE_BYTES_MIN
     }
 
     /// Returns the worker's pipe to copy so many bytes, or `None` if they don't go through one.
@@ -155,7 +155,7 @@ impl Io {
     /// make it wait for the disk in any case, and the pages would displace those that others use
     /// (docs/measurements/choices.md).
     pub(super) fn outgrows_cache(&self, bytes: u64) -> bool {
-        self.settings.engine == Choice::Auto
+        self.settings.engine == EngineChoice::Auto
             && self.caps.drops_cache
             && bytes > CACHED_BYTES_MAX
             && bytes > *self.dirty_limit.get_or_init(|| dirty_limit().unwrap_or(u64::MAX))
@@ -217,9 +217,9 @@ impl Io {
     }
 
     /// Returns how many of so many bytes are read or written at once.
-    pub(super) fn length_of_block(&self, bytes: u64, cache: Cache) -> usize {
+    pub(super) fn length_of_block(&self, bytes: u64, cache: CacheMode) -> usize {
         let block_bytes = match cache {
-            Cache::Drop if self.caps.blocks => self.settings.uncached_block_bytes,
+            CacheMode::Drop if self.caps.blocks => self.settings.uncached_block_bytes,
             _ => self.settings.block_bytes,
         };
         usize::try_from(bytes).unwrap_or(usize::MAX).min(block_bytes)

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haul_engine::{Call, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Operation, Pipe};
+use haul_sys::{Buffer, CacheMode, Errno, Error, Operation, Pipe};
 use haul_sys::{is_local, make_blocking, start_write_back};
 
 use super::block_cursor::BlockCursor;
@@ -30,7 +30,7 @@ use super::holes::next_data;
 use super::io::Io;
 use super::prepare::kernel_copy_bytes;
 use crate::cache_policy::{Special, Tail, Writable};
-use crate::decision::{Block, Failure, Holes, Transfer, Write};
+use crate::decision::{Block, EntryFailure, Holes, Transfer, Write};
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
 use crate::tool::{Context, OpenFile, Tool};
@@ -90,7 +90,7 @@ enum Doing {
 }
 
 /// What a stream needs next.
-pub(super) enum Progress<T: Tool> {
+pub(super) enum StreamStep<T: Tool> {
     /// Submit a call, and continue with its outcome.
     Call(Stream<T>, Call),
     /// End the stream: its range is done, or its file has failed.
@@ -140,7 +140,7 @@ impl<T: Tool> Stream<T> {
     }
 
     /// Goes on with the next operation, or ends the stream.
-    pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> Progress<T> {
+    pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> StreamStep<T> {
         self.start_write_back(cx);
         self.get_help(cx, io);
         if self.file.has_failed()
@@ -148,7 +148,7 @@ impl<T: Tool> Stream<T> {
             || (self.position >= self.end && !self.take_next(io))
         {
             self.end_wait(cx);
-            return Progress::Done(self);
+            return StreamStep::Done(self);
         }
         if self.position >= self.data_end {
             match next_data(&self.file.source, self.position..self.end) {
@@ -159,9 +159,9 @@ impl<T: Tool> Stream<T> {
                 }
                 Ok(None) => {
                     cx.count(Tally { bytes: self.end - self.position, ..Tally::default() });
-                    return Progress::Done(self);
+                    return StreamStep::Done(self);
                 }
-                Err(cause) => return self.fail(cx, Failure::Read(&cause)),
+                Err(cause) => return self.fail(cx, EntryFailure::Read(&cause)),
             }
         }
         // Noted before the call: another stream may make the policy fall back before this one
@@ -201,11 +201,11 @@ impl<T: Tool> Stream<T> {
                 Call::Read { file: source, offset, buffer, length, wait: Wait::Allowed, cache }
             }
         };
-        Progress::Call(self, call)
+        StreamStep::Call(self, call)
     }
 
     /// Continues after an operation.
-    pub(super) fn advance(self, cx: &Context<'_, T>, io: &mut Io, outcome: Outcome) -> Progress<T> {
+    pub(super) fn advance(self, cx: &Context<'_, T>, io: &mut Io, outcome: Outcome) -> StreamStep<T> {
         match outcome {
             Outcome::Read { buffer, result } => {
                 let result = result.map(Option::unwrap_or_default);
@@ -231,7 +231,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         buffer: Buffer,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let cause = match result {
             Ok(length) if length > 0 => return self.take_block(cx, io, buffer, length),
             Ok(_) => {
@@ -242,13 +242,13 @@ impl<T: Tool> Stream<T> {
                     return self.next(cx, io);
                 }
                 self.file.note_end(self.position);
-                return Progress::Done(self);
+                return StreamStep::Done(self);
             }
             Err(cause) => cause,
         };
         io.return_buffer(buffer);
         if cause.is(Errno::SPIPE) && self.file.refuse_offsets() {
-            return Progress::Done(self);
+            return StreamStep::Done(self);
         }
         // A few regular files honour the `O_NONBLOCK` of the open and have no data yet.
         if cause.is(Errno::AGAIN) && !self.waits && make_blocking(&self.file.source).is_ok() {
@@ -256,7 +256,11 @@ impl<T: Tool> Stream<T> {
             cx.expect_to_block();
             return self.next(cx, io);
         }
-        if self.falls_back(cx, &cause) { self.next(cx, io) } else { self.fail(cx, Failure::Read(&cause)) }
+        if self.falls_back(cx, &cause) {
+            self.next(cx, io)
+        } else {
+            self.fail(cx, EntryFailure::Read(&cause))
+        }
     }
 
     /// Shows the tool a block, and writes what it wants written.
@@ -266,7 +270,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         buffer: Buffer,
         length: usize,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         // Direct I/O reads whole sectors, and the file may have grown: ignore bytes beyond the
         // stream's range.
         let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
@@ -282,7 +286,7 @@ impl<T: Tool> Stream<T> {
             Write::End => {
                 io.return_buffer(buffer);
                 self.file.note_end(self.position);
-                return Progress::Done(self);
+                return StreamStep::Done(self);
             }
             _ if self.file.target.is_none() => (0..0, Vec::new()),
             Write::All => (0..length, Vec::new()),
@@ -295,14 +299,14 @@ impl<T: Tool> Stream<T> {
             && !turns.wait(self.position, || cx.flush())
         {
             io.return_buffer(buffer);
-            return Progress::Done(self);
+            return StreamStep::Done(self);
         }
         self.doing = Doing::Writing { read: length, current, rest };
         self.write(cx, io, buffer)
     }
 
     /// Writes the next range of a block, or goes on to the next block.
-    fn write(mut self, cx: &Context<'_, T>, io: &mut Io, buffer: Buffer) -> Progress<T> {
+    fn write(mut self, cx: &Context<'_, T>, io: &mut Io, buffer: Buffer) -> StreamStep<T> {
         loop {
             let Doing::Writing { read, rest, current } = &mut self.doing else {
                 io.return_buffer(buffer);
@@ -330,12 +334,12 @@ impl<T: Tool> Stream<T> {
             match self.file.cache_policy.writable(target, offset, (buffer.bytes(), range)) {
                 Ok(Writable::Now(range)) => {
                     let (file, cache) = (Arc::clone(target), self.file.cache_policy.cache());
-                    return Progress::Call(self, Call::Write { file, offset, buffer, range, cache });
+                    return StreamStep::Call(self, Call::Write { file, offset, buffer, range, cache });
                 }
                 Ok(Writable::Last) => *current = 0..0,
                 Err(cause) => {
                     io.return_buffer(buffer);
-                    return self.fail(cx, Failure::WriteTarget(&cause));
+                    return self.fail(cx, EntryFailure::WriteTarget(&cause));
                 }
             }
         }
@@ -347,7 +351,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         buffer: Buffer,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let cause = match result {
             Ok(written) if written > 0 => {
                 self.end_wait(cx);
@@ -365,16 +369,16 @@ impl<T: Tool> Stream<T> {
             return self.write(cx, io, buffer);
         }
         io.return_buffer(buffer);
-        self.fail(cx, Failure::WriteTarget(&cause))
+        self.fail(cx, EntryFailure::WriteTarget(&cause))
     }
 
     /// Fails the file. Several streams may meet the same full disk; one reports it.
-    fn fail(mut self, cx: &Context<'_, T>, failure: Failure<'_>) -> Progress<T> {
+    fn fail(mut self, cx: &Context<'_, T>, failure: EntryFailure<'_>) -> StreamStep<T> {
         self.end_wait(cx);
         if self.file.fail() {
             cx.report_failure(&self.file.entry, failure);
         }
-        Progress::Done(self)
+        StreamStep::Done(self)
     }
 
     /// Returns true if the file's end is known, so that a read may ask for all remaining bytes.
@@ -434,7 +438,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         (buffer, read): (Buffer, usize),
         written: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         self.end_doubted = false;
         self.file.note_block();
         // If the write failed, all that was read is still to be written.
@@ -452,7 +456,7 @@ impl<T: Tool> Stream<T> {
     /// its content.
     fn may_use_pipe(&self) -> bool {
         self.file.through_pipe
-            && self.file.cache_policy.cache() == Cache::Keep
+            && self.file.cache_policy.cache() == CacheMode::Keep
             && !self.refuses_pipe
             && !self.file.inspect
             && self.file.turns.get().is_none()
@@ -467,7 +471,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         pipe: Option<Pipe>,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let through_pipe = matches!(self.transfer, Transfer::Blocks(_));
         if through_pipe {
             io.return_pipe(pipe);
@@ -485,7 +489,7 @@ impl<T: Tool> Stream<T> {
             Err(cause) if self.waits_for_room(cx, &cause) => {}
             // The disk's errors, not the call's: writing blocks would meet them again.
             Err(cause) if matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::IO) => {
-                return self.fail(cx, Failure::WriteTarget(&cause));
+                return self.fail(cx, EntryFailure::WriteTarget(&cause));
             }
             // 0 comes from file systems that don't know their files' sizes, an error from those
             // that can't copy between the two files (`EXDEV`, `EINVAL`, `EOPNOTSUPP`).
@@ -503,7 +507,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         file: OpenFile<T>,
         tail: &Tail,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let length = tail.bytes.len();
         let mut buffer = io.take_buffer(length);
         buffer.bytes_mut()[..length].copy_from_slice(&tail.bytes);
@@ -516,13 +520,13 @@ impl<T: Tool> Stream<T> {
     // The compared file.
 
     /// Reads the same range of the compared file.
-    fn read_other(mut self, io: &mut Io, (first, read): (Buffer, usize)) -> Progress<T> {
-        let Some(file) = self.file.other.clone() else { return Progress::Done(self) };
+    fn read_other(mut self, io: &mut Io, (first, read): (Buffer, usize)) -> StreamStep<T> {
+        let Some(file) = self.file.other.clone() else { return StreamStep::Done(self) };
         let (offset, buffer) = (self.position, io.take_buffer(read));
         let length = read.min(buffer.capacity());
         self.doing = Doing::Comparing { buffer: first, read };
-        let (wait, cache) = (Wait::Allowed, Cache::Keep);
-        Progress::Call(self, Call::Read { file, offset, buffer, length, wait, cache })
+        let (wait, cache) = (Wait::Allowed, CacheMode::Keep);
+        StreamStep::Call(self, Call::Read { file, offset, buffer, length, wait, cache })
     }
 
     /// Shows the tool a block and the same range of the compared file. After a short read of the
@@ -533,7 +537,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         other: Buffer,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let Doing::Comparing { buffer, read } = std::mem::replace(&mut self.doing, Doing::Nothing) else {
             io.return_buffer(other);
             return self.next(cx, io);
@@ -560,7 +564,7 @@ impl<T: Tool> Stream<T> {
                 cx.moved(bytes);
                 self.next(cx, io)
             }
-            Err(cause) => self.fail(cx, Failure::ReadCompared(&cause)),
+            Err(cause) => self.fail(cx, EntryFailure::ReadCompared(&cause)),
         }
     }
 }

@@ -12,11 +12,11 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, Names, Open, Operation, Stat};
+use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, NameArena, Open, Operation, Stat};
 use haul_sys::{open, stat, stat_at, stat_path};
 
 use crate::batch::Batch;
-use crate::decision::{Enter, Failure, OpenDir, OpenSubdir, Plan};
+use crate::decision::{Enter, EntryFailure, OpenDir, OpenSubdir, Plan};
 use crate::directory_cache::DirHandle;
 use crate::kind::FlowKind;
 use crate::limits::{Load, Side, measured};
@@ -98,7 +98,7 @@ fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bo
 
 /// Reports what the run's list has in a directory that is taken as a whole, and isn't there.
 /// `names` are the first that were read from it.
-fn tell_lacking<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &Names) {
+fn tell_lacking<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &NameArena) {
     let Some(scope) = &node.scope else { return };
     for name in cx.selector().lacking(scope, names) {
         // It may come later in a large directory.
@@ -118,7 +118,7 @@ pub(super) fn visit<T: Tool>(
 ) {
     let follow = match classify(cx, &mut entry) {
         Ok(classified) => follow || classified.follow,
-        Err(cause) => return cx.give_up(&entry, Failure::Classify(&cause)),
+        Err(cause) => return cx.give_up(&entry, EntryFailure::Classify(&cause)),
     };
     cx.wait_for(Load::ENTRY);
     match cx.tool().plan(cx, &entry, EntryType::Directory) {
@@ -128,10 +128,10 @@ pub(super) fn visit<T: Tool>(
     }
     let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
     let (fd, stat) = match open_directory(cx, &entry, how) {
-        Err(cause) if replaced(&cause) => return cx.give_up(&entry, Failure::Replaced),
-        Err(cause) => return cx.give_up(&entry, Failure::OpenDir(&cause)),
+        Err(cause) if replaced(&cause) => return cx.give_up(&entry, EntryFailure::Replaced),
+        Err(cause) => return cx.give_up(&entry, EntryFailure::OpenDir(&cause)),
         Ok((_, stat)) if entry.seen.is_some_and(|seen| seen != stat.identity) => {
-            return cx.give_up(&entry, Failure::Replaced);
+            return cx.give_up(&entry, EntryFailure::Replaced);
         }
         Ok(opened) => opened,
     };
@@ -221,8 +221,8 @@ fn read<T: Tool>(
     reader: &mut DirectoryReader,
     node: &DirNode<T>,
     fd: &Fd,
-) -> (Names, bool) {
-    let mut names = Names::new();
+) -> (NameArena, bool) {
+    let mut names = NameArena::new();
     let more = reader.read(fd, &mut names, WINDOW_ENTRIES).unwrap_or_else(|cause| {
         let path = node.source.path();
         cx.problem(Problem::new(FlowKind::CannotAccess).naming(path).because(cause));
@@ -243,7 +243,7 @@ fn leave_out_own_files<T: Tool>(
     cx: &Context<'_, T>,
     node: &Arc<DirNode<T>>,
     directory: &Fd,
-    names: &mut Names,
+    names: &mut NameArena,
 ) {
     let own = cx.selector().own_files(directory, names);
     if own.is_empty() {
@@ -258,7 +258,7 @@ fn leave_out_own_files<T: Tool>(
 }
 
 /// Leaves out the names that the run's selection excludes.
-fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, names: &mut Names) {
+fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, names: &mut NameArena) {
     leave_out_own_files(cx, node, directory, names);
     let Some(scope) = &node.scope else { return };
     let listed = names.len();
@@ -280,12 +280,12 @@ fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, 
     });
 }
 
-fn expect<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, names: &Names) {
+fn expect<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, names: &NameArena) {
     cx.count(Tally { discovered: names.len() as u64, ..Tally::default() });
     node.expect(names.len());
 }
 
-fn share_entries<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, mut names: Names) {
+fn share_entries<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, mut names: NameArena) {
     let mut directories = names.split_off(|listed| listed.kind != EntryType::Directory);
     // Inode order is mostly the order on disk, so that neighbours are fetched by one request
     // (docs/measurements/choices.md).
@@ -318,14 +318,14 @@ pub fn continue_dir<T: Tool>(
     entry: &Entry<T>,
     (source, stat): (Arc<DirHandle>, Stat),
     own: T::Directory,
-    mut names: Names,
+    mut names: NameArena,
 ) {
     // Opened only if it matters: the other process has it open too.
     let directory = cx.selector().changes_listings().then(|| cx.cache().open(&source)).transpose();
     let directory = directory.unwrap_or_else(|cause| {
         // Without its rules, nothing in it may be taken.
         cx.problem(Problem::new(FlowKind::CannotAccess).naming(source.path()).because(cause));
-        names = Names::new();
+        names = NameArena::new();
         None
     });
     let scope = directory.as_ref().and_then(|directory| enter_scope(cx, entry, directory));

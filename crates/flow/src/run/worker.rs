@@ -19,7 +19,7 @@
 //! Backpressure: while the tool's gauge is over its limit, a worker takes no job as long as
 //! anything is in hand, its own or another worker's. That work is what the backlog waits for.
 //!
-//! Engine choice: with `Choice::Auto` a worker begins with blocking calls, the fastest way
+//! Engine choice: with `EngineChoice::Auto` a worker begins with blocking calls, the fastest way
 //! to cached data. When several small files in a row turn out not to be cached, it changes
 //! to a ring, which passes many reads to the disk at once, so that neighbours are fetched
 //! together (docs/measurements/).
@@ -35,14 +35,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Used};
+use haul_engine::{Call, Caps, Done, Engine, EngineChoice, Op, Ops, Used};
 use haul_sys::{DirectoryReader, EntryType};
 
-use super::file::{Next, Opening, State, begin_range, fetch};
+use super::file::{FileState, FileStep, Opening, begin_range, fetch};
 use super::io::Io;
 use super::walk;
 use crate::batch::Batch;
-use crate::decision::{Failure, Plan};
+use crate::decision::{EntryFailure, Plan};
 use crate::limits::{Load, Side, measured};
 use crate::policy::Gauge;
 use crate::report::{RunInfo, Tally};
@@ -67,7 +67,7 @@ pub(crate) struct Worker<'r, T: Tool> {
     /// Entries that are not admitted yet, and their directory.
     batch: Option<(Arc<DirNode<T>>, Batch)>,
     batch_taken: Instant,
-    slots: Vec<Option<State<T>>>,
+    slots: Vec<Option<FileState<T>>>,
     free: Vec<usize>,
     /// Files in flight, at most the window.
     files: usize,
@@ -87,7 +87,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         let io = Io::new(Settings { window, ..*cx.settings() }, engine.caps());
         let mut worker = Self {
             // A preloaded library sees blocking calls only.
-            may_change_engine: cx.settings().engine == Choice::Auto && haul_sys::interposer().is_none(),
+            may_change_engine: cx.settings().engine == EngineChoice::Auto && haul_sys::interposer().is_none(),
             cx,
             engine,
             reader: DirectoryReader::new(),
@@ -237,7 +237,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.cx.attend_entry(&entry);
         let classified = match walk::classify(&self.cx, &mut entry) {
             Ok(classified) => classified,
-            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
+            Err(cause) => return self.cx.give_up(&entry, EntryFailure::Classify(&cause)),
         };
         if classified.kind == EntryType::Directory {
             return walk::visit(&self.cx, &mut self.reader, entry, classified.follow);
@@ -248,7 +248,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.cx.count(Tally { excluded: 1, ..Tally::default() });
                 return self.cx.complete(&entry);
             }
-            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
+            Err(cause) => return self.cx.give_up(&entry, EntryFailure::Classify(&cause)),
         }
         let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
         if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
@@ -302,7 +302,7 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     /// Resumes a parked file.
     fn resume(&mut self, slot: usize) {
-        if let Some(State::Probing(file)) = self.slots[slot].take() {
+        if let Some(FileState::Probing(file)) = self.slots[slot].take() {
             self.parked_bytes -= file.size().min(PARKED_BYTES_MAX);
             self.cx.attend_entry(&file.entry);
             self.io.room = self.room();
@@ -312,25 +312,25 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Does what the file in a slot needs next.
-    fn drive(&mut self, slot: usize, next: Next<T>) {
+    fn drive(&mut self, slot: usize, next: FileStep<T>) {
         match next {
-            Next::Call(state, call) => self.submit(slot, state, call),
-            Next::Park(file) => {
+            FileStep::Call(state, call) => self.submit(slot, state, call),
+            FileStep::Park(file) => {
                 self.parked_bytes += file.size().min(PARKED_BYTES_MAX);
-                self.slots[slot] = Some(State::Probing(file));
+                self.slots[slot] = Some(FileState::Probing(file));
                 self.parked.push_back(slot);
             }
-            Next::Streams(streams) => {
+            FileStep::Streams(streams) => {
                 let last = streams.len() - 1;
                 for (index, stream) in streams.into_iter().enumerate() {
                     let slot = if index == last { slot } else { self.take_slot() };
-                    let next = State::begin_stream(&self.cx, &mut self.io, stream);
+                    let next = FileState::begin_stream(&self.cx, &mut self.io, stream);
                     self.drive(slot, next);
                 }
             }
-            Next::Other(state) => self.slots[slot] = Some(state),
-            Next::StreamDone => self.free.push(slot),
-            Next::FileDone => {
+            FileStep::Other(state) => self.slots[slot] = Some(state),
+            FileStep::StreamDone => self.free.push(slot),
+            FileStep::FileDone => {
                 self.files -= 1;
                 self.free.push(slot);
             }
@@ -338,7 +338,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Submits an operation for `slot`. If the engine is full, reaps a completion first.
-    fn submit(&mut self, slot: usize, state: State<T>, call: Call) {
+    fn submit(&mut self, slot: usize, state: FileState<T>, call: Call) {
         self.slots[slot] = Some(state);
         let mut op = Op { token: slot as u64, call };
         while let Err(refused) = self.engine.submit(op) {
@@ -398,7 +398,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         self.may_change_engine = false;
         let settings = *self.cx.settings();
-        let made = haul_engine::make(Choice::Uring, &settings.engine_setup());
+        let made = haul_engine::make(EngineChoice::Uring, &settings.engine_setup());
         let Caps { name, blocks, .. } = made.engine.caps();
         let report = self.cx.report();
         if blocks {

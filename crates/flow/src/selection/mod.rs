@@ -24,7 +24,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Names, Open, Stat, Timestamp};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, NameArena, Open, Stat, Timestamp};
 use haul_sys::{open, read_all, stat, stat_at};
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,8 @@ pub use list::{BadName, Contents, NameList, RefusedName};
 
 use crate::kind::FlowKind;
 use crate::report::Problem;
-use list::Listed;
-use rules::{Rules, Verdict};
+use list::ListedNames;
+use rules::{CompiledRules, RuleVerdict};
 
 /// Name of the files that `--gitignore` reads.
 const IGNORE_FILE: &CStr = c".gitignore";
@@ -74,7 +74,7 @@ pub struct Selection {
 /// A compiled [`Selection`].
 #[derive(Debug, Default)]
 pub struct Selector {
-    rules: Rules,
+    rules: CompiledRules,
     /// Everything but the rules.
     limits: Selection,
 }
@@ -85,7 +85,7 @@ pub struct Scope {
     /// Path below the operand, ending in a slash; empty for the operand itself.
     path: Vec<u8>,
     /// What the run's list of names has in the directory, if there is a list.
-    listed: Option<Listed>,
+    listed: Option<ListedNames>,
     ignore_files: Option<Arc<IgnoreFile>>,
     is_cache: bool,
 }
@@ -96,7 +96,7 @@ struct IgnoreFile {
     above: Option<Arc<IgnoreFile>>,
     /// Length of its directory's path in `Scope::path`.
     path_length: usize,
-    rules: Rules,
+    rules: CompiledRules,
 }
 
 impl Selector {
@@ -108,7 +108,7 @@ impl Selector {
         let limits = Selection { rules: Vec::new(), ..selection.clone() };
         let mut invalid = None;
         let lines = selection.rules.iter().map(String::as_bytes);
-        let rules = Rules::compile(lines, |_, line| invalid = invalid.or(Some(line)));
+        let rules = CompiledRules::compile(lines, |_, line| invalid = invalid.or(Some(line)));
         match invalid {
             Some(line) => Err(Problem::new(FlowKind::BadPattern).naming(line)),
             None => Ok(Self { rules, limits }),
@@ -167,14 +167,14 @@ impl Selector {
     }
 
     /// Returns the listing of a directory if it comes from the run's list of names.
-    pub(crate) fn listing(&self, scope: &Scope) -> Option<Names> {
+    pub(crate) fn listing(&self, scope: &Scope) -> Option<NameArena> {
         let (list, listed) = self.limits.list.as_ref().zip(scope.listed.as_ref())?;
         (!listed.is_whole).then(|| list.entries(listed, scope.path.len()))
     }
 
     /// Returns the entries that the run's list has in a directory of which everything is taken, and
     /// which `found` lacks.
-    pub(crate) fn lacking(&self, scope: &Scope, found: &Names) -> Vec<CString> {
+    pub(crate) fn lacking(&self, scope: &Scope, found: &NameArena) -> Vec<CString> {
         let list = self.limits.list.as_ref().zip(scope.listed.as_ref());
         let Some((list, listed)) = list.filter(|(_, listed)| listed.is_whole) else { return Vec::new() };
         let wanted = list.entries(listed, scope.path.len());
@@ -195,7 +195,7 @@ impl Selector {
     /// aren't looked at.
     #[must_use]
     pub fn rules_exclude(&self, path: &[u8], is_directory: bool) -> bool {
-        self.rules.decide(path, is_directory) == Some(Verdict::Exclude)
+        self.rules.decide(path, is_directory) == Some(RuleVerdict::Exclude)
     }
 
     /// Returns what holds in a directory: an operand, or the entry `name` of a directory with the
@@ -268,11 +268,11 @@ impl Selector {
             verdict = file.rules.decide(&path[file.path_length..], is_directory);
             files = file.above.as_deref();
         }
-        verdict == Some(Verdict::Exclude)
+        verdict == Some(RuleVerdict::Exclude)
     }
 
     /// Returns the names in a listing that belong to files the program itself writes to.
-    pub(crate) fn own_files(&self, directory: &Fd, names: &Names) -> Vec<CString> {
+    pub(crate) fn own_files(&self, directory: &Fd, names: &NameArena) -> Vec<CString> {
         let own = &self.limits.own_files;
         if own.is_empty() {
             return Vec::new();
@@ -285,7 +285,7 @@ impl Selector {
     }
 
     /// Removes what is left out from a listing. Where the listing gives no type, looks it up.
-    pub(crate) fn select(&self, scope: &Scope, directory: &Fd, names: &mut Names) {
+    pub(crate) fn select(&self, scope: &Scope, directory: &Fd, names: &mut NameArena) {
         let mut path = scope.path.clone();
         names.retain(|name, kind| {
             if *kind == EntryType::Unknown {
@@ -305,7 +305,7 @@ fn read_ignore_file(
     directory: &Fd,
     mut report: impl FnMut(Problem),
     path_of: impl Fn(&CStr) -> Vec<u8>,
-) -> Option<Rules> {
+) -> Option<CompiledRules> {
     let text = match read_small(directory, IGNORE_FILE, IGNORE_FILE_BYTES_MAX) {
         Ok(text) => text,
         Err(Unread::Failed(cause)) if cause.is(Errno::NOENT) => return None,
@@ -320,7 +320,7 @@ fn read_ignore_file(
         }
     };
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
-    let rules = Rules::compile(text.split(|byte| *byte == b'\n'), |index, line| {
+    let rules = CompiledRules::compile(text.split(|byte| *byte == b'\n'), |index, line| {
         let place = [path_of(IGNORE_FILE).as_slice(), format!(":{}", index + 1).as_bytes()].concat();
         report(Problem::new(FlowKind::BadIgnoreLine).naming(place).naming(line).as_warning());
     });

@@ -38,14 +38,14 @@ const NOBODY: RawFd = -1;
 
 /// The table of a ring's direct descriptors. Empty if nobody asked for one.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct FileTable {
     /// The file at each index, which is its descriptor number.
     places: Box<[Weak<Fd>]>,
     /// Indices in use. Never more than the table has.
     used: Vec<usize>,
 }
 
-impl Files {
+impl FileTable {
     /// Registers an empty table with the kernel.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use haul_flow::{Context, Stages, lock};
 
 use super::Bzip2;
-use super::job::Job;
+use super::job::FileJob;
 use haul_bzip2_codec::cut::Cutter;
 use haul_bzip2_codec::decode::{Block, Content, Decoder, Wrong};
 use haul_bzip2_codec::unpack::{Piece, Stop, Unpacker};
@@ -14,21 +14,21 @@ use haul_bzip2_codec::unpack::{Piece, Stop, Unpacker};
 const READ_BYTES: usize = 1 << 20;
 
 pub(super) struct Decompress {
-    job: Job,
+    job: FileJob,
     /// The cutter, and whether the last piece was cut off.
     cutter: Mutex<(Cutter, bool)>,
     unpacker: Mutex<(Unpacker, Option<Stop>)>,
 }
 
 impl Decompress {
-    pub(super) fn new(job: Job, passes_foreign: bool) -> Self {
+    pub(super) fn new(job: FileJob, passes_foreign: bool) -> Self {
         Self { job, cutter: Mutex::default(), unpacker: Mutex::new((Unpacker::new(passes_foreign), None)) }
     }
 }
 
 impl Stages<Bzip2> for Decompress {
     type Piece = Piece;
-    type Made = (Piece, Option<Result<Block, Wrong>>);
+    type Output = (Piece, Option<Result<Block, Wrong>>);
 
     fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Piece> {
         let mut cutter = lock(&self.cutter);
@@ -50,14 +50,14 @@ impl Stages<Bzip2> for Decompress {
         }
     }
 
-    fn work(&self, cx: &Context<'_, Bzip2>, piece: Piece) -> Self::Made {
+    fn work(&self, cx: &Context<'_, Bzip2>, piece: Piece) -> Self::Output {
         let decode =
             |bit| cx.tool().decoders.with(Decoder::default, |decoder| decoder.decode(&piece.bytes, bit));
         let made = piece.candidate.map(decode);
         (piece, made)
     }
 
-    fn put(&self, cx: &Context<'_, Bzip2>, (piece, made): Self::Made) {
+    fn put(&self, cx: &Context<'_, Bzip2>, (piece, made): Self::Output) {
         let mut unpacker = lock(&self.unpacker);
         let (unpacker, stop) = &mut *unpacker;
         if stop.is_some() {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use haul_flow::{Context, Entry, EntryOutcome, EntryReport, FlowKind, Problem, Tally, Tool, lock};
 use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
 
-use super::input::Input;
+use super::input::JobInput;
 use super::options::{Action, CORRUPT, TROUBLE};
-use super::output::{Output, WholeFile};
+use super::output::{JobOutput, WholeFile};
 use super::{Bzip2, Bzip2Kind};
 use haul_bzip2_codec::unpack::Stop;
 
@@ -25,12 +25,12 @@ pub(super) const STANDARD_INPUT: &[u8] = b"(stdin)";
 
 const STANDARD_OUTPUT: &[u8] = b"(stdout)";
 
-pub(super) struct Job {
+pub(super) struct FileJob {
     pub(super) entry: Entry<Bzip2>,
     /// Their names in messages.
     pub(super) names: (Vec<u8>, Vec<u8>),
-    input: Mutex<Option<Input>>,
-    output: Mutex<Option<Output>>,
+    input: Mutex<Option<JobInput>>,
+    output: Mutex<Option<JobOutput>>,
     /// The input's directory and `stat`, if it is removed once the output is complete.
     replaced: Option<(Arc<Fd>, Stat)>,
     /// True if the job completes the entry itself.
@@ -43,9 +43,9 @@ pub(super) struct Job {
     failed: AtomicBool,
 }
 
-impl Job {
+impl FileJob {
     /// Creates a job that leaves its input alone and writes to a stream or nowhere.
-    pub(super) fn passing(entry: Entry<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
+    pub(super) fn passing(entry: Entry<Bzip2>, name: Vec<u8>, input: JobInput, output: JobOutput) -> Self {
         Self::new(entry, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
     }
 
@@ -53,7 +53,7 @@ impl Job {
     pub(super) fn replacing(
         entry: Entry<Bzip2>,
         output_name: Vec<u8>,
-        ends: (Input, Output),
+        ends: (JobInput, JobOutput),
         replaced: (Arc<Fd>, Stat),
     ) -> Self {
         let name = entry.path();
@@ -63,7 +63,7 @@ impl Job {
     fn new(
         entry: Entry<Bzip2>,
         names: (Vec<u8>, Vec<u8>),
-        (input, output): (Input, Output),
+        (input, output): (JobInput, JobOutput),
         replaced: Option<(Arc<Fd>, Stat)>,
     ) -> Self {
         Self {
@@ -148,8 +148,8 @@ impl Job {
     /// it did.
     pub(super) fn finish(&self, cx: &Context<'_, Bzip2>, stop: Option<Stop>) {
         let errors_before = cx.errors();
-        let take = |input: &Mutex<Option<Input>>| lock(input).take();
-        if let Some(Err(cause)) = take(&self.input).map(Input::close) {
+        let take = |input: &Mutex<Option<JobInput>>| lock(input).take();
+        if let Some(Err(cause)) = take(&self.input).map(JobInput::close) {
             self.fail(cx, FlowKind::FailedToClose, &self.names.0, cause);
         }
         let output = lock(&self.output).take();
@@ -171,20 +171,20 @@ impl Job {
     fn finish_output(
         &self,
         cx: &Context<'_, Bzip2>,
-        output: Output,
+        output: JobOutput,
         stands: bool,
     ) -> Option<Option<WholeFile>> {
         let outcome = match output {
-            Output::Nowhere => Ok(None),
-            Output::Stream(fd) => fd.close().map(|()| None),
-            Output::File(file) if stands => {
+            JobOutput::Nowhere => Ok(None),
+            JobOutput::Stream(fd) => fd.close().map(|()| None),
+            JobOutput::File(file) if stands => {
                 if let Some(Err(cause)) = self.replaced.as_ref().map(|(_, stat)| file.keep(stat)) {
                     let problem = Problem::new(Bzip2Kind::CannotKeep).naming(self.names.0.clone());
                     cx.problem(problem.because(cause));
                 }
                 file.finish().map(Some)
             }
-            Output::File(file) => file.abandon().map(|()| None),
+            JobOutput::File(file) => file.abandon().map(|()| None),
         };
         let told = |cause| {
             // Report this even if something failed before.

@@ -9,8 +9,8 @@ use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_x
 
 use super::CompareKind;
 use super::Comparer;
-use super::counterpart::{Pair, difference, second_path};
-use super::difference::{Difference, Has, Side, What};
+use super::counterpart::{StatPair, difference, second_path};
+use super::difference::{FoundDifference, Has, Side, What};
 use super::options::Attributes;
 
 /// The SELinux label, which is not compared: a copy gets the label of its location.
@@ -76,9 +76,9 @@ impl Comparer {
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        pair: &Pair,
+        pair: &StatPair,
         (first, second): (&Object<'_>, &Object<'_>),
-    ) -> Vec<Difference> {
+    ) -> Vec<FoundDifference> {
         let asked = self.options.attributes;
         if asked.is_empty() {
             return Vec::new();
@@ -112,7 +112,7 @@ impl Comparer {
 }
 
 /// Compares the attributes in two `stat` results.
-fn of_stat(asked: Attributes, Pair { first, second }: &Pair, mut tell: impl FnMut(What)) {
+fn of_stat(asked: Attributes, StatPair { first, second }: &StatPair, mut tell: impl FnMut(What)) {
     let both = |of: fn(&Stat) -> (u32, u32)| (of(first), of(second));
     // The mode of a symbolic link is meaningless.
     if asked.contains(Attributes::MODE) && first.kind != FileType::Symlink && first.mode != second.mode {

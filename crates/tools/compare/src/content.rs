@@ -13,7 +13,7 @@ use haul_sys::{Error, Fd, Open, Stat, read_all, stat};
 use super::CompareKind;
 use super::Comparer;
 use super::attributes::Object;
-use super::counterpart::{Pair, difference, second_path};
+use super::counterpart::{StatPair, difference, second_path};
 use super::difference::What;
 use super::findings::EntryResult;
 use super::ranges::{Ranges, mismatch};
@@ -110,7 +110,7 @@ impl Comparer {
                 return false;
             }
         };
-        let pair = Pair { first: file.stat, second: own.second_stat };
+        let pair = StatPair { first: file.stat, second: own.second_stat };
         let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
         result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
         self.conclude(cx, entry, &pair, (&file.source, &own.second), result)
@@ -136,7 +136,7 @@ impl Comparer {
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        pair: &Pair,
+        pair: &StatPair,
         (first, second): (&Fd, &Fd),
         mut result: EntryResult,
     ) -> bool {
@@ -158,7 +158,7 @@ impl Comparer {
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        pair: &Pair,
+        pair: &StatPair,
         (first, second): (&Fd, &Fd),
         result: &mut EntryResult,
     ) {

@@ -4,9 +4,9 @@
 //! multiples of a sector and ask for whole sectors, so the last one reaches beyond the file.
 
 use haul_flow::{BLOCK_BYTES, Context, Entry, OpenSource, Tally};
-use haul_sys::{Buffer, Cache, Errno, Error, Fd, Operation, bypass_cache, direct_alignment, read};
+use haul_sys::{Buffer, CacheMode, Errno, Error, Fd, Operation, bypass_cache, direct_alignment, read};
 
-use super::counterpart::{Pair, difference};
+use super::counterpart::{StatPair, difference};
 use super::difference::{Side, What};
 use super::findings::EntryResult;
 use super::ranges::mismatch;
@@ -39,7 +39,7 @@ pub(super) fn read_direct(
     let whole = length.next_multiple_of(SECTOR_BYTES).min(buffer.capacity());
     let mut done = 0;
     while done < length {
-        let more = read(file, offset + done as u64, &mut buffer.bytes_mut()[done..whole], Cache::Keep)?;
+        let more = read(file, offset + done as u64, &mut buffer.bytes_mut()[done..whole], CacheMode::Keep)?;
         done += more;
         // A part of a sector is read only at EOF, and the next offset would not be aligned.
         if more == 0 || !more.is_multiple_of(SECTOR_BYTES) {
@@ -75,7 +75,7 @@ impl Comparer {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         (opened, second): (&OpenSource<'_>, &Fd),
-        pair: &Pair,
+        pair: &StatPair,
     ) {
         let new = || Buffer::new(BLOCK_BYTES);
         let outcome = self.buffers.with(new, |one| {

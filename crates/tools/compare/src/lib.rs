@@ -29,9 +29,9 @@ use std::sync::Arc;
 
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Finished,
-    FlowKind, Handled, OpenDir, OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported,
-    Session, Settings, Split, Start, Status, Tool, Write,
+    Block, Config, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, Executor,
+    Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem,
+    Reported, Reporter, Session, Settings, Split, Start, Status, Tool, Write,
 };
 use haul_striping::FileSystems;
 use haul_sys::{
@@ -40,17 +40,17 @@ use haul_sys::{
 };
 
 pub use kind::CompareKind;
-pub use options::{Attributes, Listing, Operands, Options};
+pub use options::{Attributes, DifferenceListing, Operands, Options};
 
 use attributes::Object;
 use content::Compared;
-use counterpart::{Counterpart, Pair, difference, joined, second_path};
+use counterpart::{CounterpartDirectory, StatPair, difference, joined, second_path};
 use difference::What;
-use findings::{EntryResult, Findings};
+use findings::{DifferenceLog, EntryResult};
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CompareOutcome {
     /// Everything is equal.
     Same,
     /// Something differs.
@@ -69,8 +69,8 @@ pub fn run_by(
     operands: &Operands,
     options: &Options,
     config: &Config,
-    report: &dyn Report,
-) -> Result<Outcome, Problem> {
+    report: &dyn Reporter,
+) -> Result<CompareOutcome, Problem> {
     if let Some((first, second)) = streams(operands)? {
         return streams::compare((&first, &second), options, report);
     }
@@ -81,9 +81,9 @@ pub fn run_by(
     let status = session.run(executor, &tool, Vec::new(), [operand]);
     let different = tool.findings.finish(options, report);
     Ok(match (status, different) {
-        (Status::Failure, _) => Outcome::Failure,
-        (Status::Success, true) => Outcome::Different,
-        (Status::Success, false) => Outcome::Same,
+        (Status::Failure, _) => CompareOutcome::Failure,
+        (Status::Success, true) => CompareOutcome::Different,
+        (Status::Success, false) => CompareOutcome::Same,
     })
 }
 
@@ -128,13 +128,13 @@ fn resolved(operands: &Operands) -> Result<(CString, CString), Problem> {
     })
 }
 
-fn operand(session: &Session<'_>, operands: &Operands) -> Result<Operand<Counterpart>, Problem> {
+fn operand(session: &Session<'_>, operands: &Operands) -> Result<Operand<CounterpartDirectory>, Problem> {
     let (first, second) = resolved(operands)?;
     let place = Split::of(&second)
         .hold(&session.cache)
         .map_err(|cause| Problem::new(FlowKind::CannotAccess).naming(second.to_bytes()).because(cause))?;
     let name = CString::new(Split::of(&second).name).unwrap_or_default();
-    session.operand(&first, Counterpart { held: place, name: Some(name) })
+    session.operand(&first, CounterpartDirectory { held: place, name: Some(name) })
 }
 
 /// Returns the path in a directory for the last component of another path.
@@ -146,7 +146,7 @@ fn below(directory: &CStr, path: &CStr) -> CString {
 /// A comparison, as the framework drives it.
 pub struct Comparer {
     options: Options,
-    findings: Findings,
+    findings: DifferenceLog,
     buffers: Pool<Buffer>,
     readers: Pool<DirectoryReader>,
     systems: FileSystems,
@@ -156,7 +156,7 @@ impl Comparer {
     fn new(options: Options) -> Self {
         Self {
             options,
-            findings: Findings::default(),
+            findings: DifferenceLog::default(),
             buffers: Pool::default(),
             readers: Pool::default(),
             systems: FileSystems::default(),
@@ -165,7 +165,7 @@ impl Comparer {
 
     /// True if the exit status is already decided and nothing else is wanted.
     fn is_decided(&self) -> bool {
-        self.options.listing == Listing::Nothing && self.findings.are_different()
+        self.options.listing == DifferenceListing::Nothing && self.findings.are_different()
     }
 
     /// Counts an entry that was compared, unless this worker has reported an error since it had
@@ -186,7 +186,7 @@ impl Comparer {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Counterpart> {
+    ) -> Enter<CounterpartDirectory> {
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(CompareKind::Loop).naming(entry.path()));
             return Enter::Done;
@@ -260,7 +260,7 @@ impl Comparer {
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        Pair { first, second }: &Pair,
+        StatPair { first, second }: &StatPair,
         directory: &Fd,
     ) -> Result<Option<What>, (Vec<u8>, Error)> {
         match first.kind {
@@ -285,7 +285,7 @@ impl Comparer {
 }
 
 impl Tool for Comparer {
-    type Directory = Counterpart;
+    type Directory = CounterpartDirectory;
     type File = Compared;
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -310,7 +310,7 @@ impl Tool for Comparer {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Counterpart> {
+    ) -> Enter<CounterpartDirectory> {
         let errors_before = cx.errors();
         let enter = self.enter_both(cx, entry, opened);
         Self::count(cx, entry, EntryOutcome::Directory, errors_before);
@@ -352,8 +352,8 @@ impl Tool for Comparer {
         Self::end_file(cx, entry, own, was_read);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        let Failure::ReadCompared(cause) = failure else { return Reported::No };
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
+        let EntryFailure::ReadCompared(cause) = failure else { return Reported::No };
         Self::trouble(cx, CompareKind::ErrorReading, second_path(entry), cause.clone());
         Reported::Yes
     }
@@ -385,17 +385,21 @@ impl Distributed for Comparer {
         Some(Self::new(postcard::from_bytes(init_message).ok()?))
     }
 
-    fn pack(&self, own: &Counterpart) -> Vec<u8> {
+    fn pack(&self, own: &CounterpartDirectory) -> Vec<u8> {
         let packed = PackedCounterpart { held: RemotePath::to(&own.held), name: own.name.clone() };
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Counterpart, (Vec<u8>, Error)> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        receiver: &ItemReceiver<'_>,
+    ) -> Result<CounterpartDirectory, (Vec<u8>, Error)> {
         let invalid = || {
             let cause = Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::INVAL);
             (Vec::new(), cause)
         };
         let PackedCounterpart { held, name } = postcard::from_bytes(packed).map_err(|_| invalid())?;
-        Ok(Counterpart { held: receiver.hold(&held)?, name })
+        Ok(CounterpartDirectory { held: receiver.hold(&held)?, name })
     }
 }

@@ -25,7 +25,7 @@ bitflags::bitflags! {
 
 /// How differences are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Listing {
+pub enum DifferenceListing {
     /// Every difference, in detail.
     #[default]
     Full,
@@ -43,7 +43,7 @@ pub struct Options {
     /// Which attributes are compared.
     pub attributes: Attributes,
     /// How differences are listed.
-    pub listing: Listing,
+    pub listing: DifferenceListing,
     /// Follows symbolic links (`-L`).
     pub dereference: bool,
     /// Reads files past the page cache.

@@ -108,9 +108,9 @@ impl<'a> NewAttributes<'a> {
         let mut done = true;
         if self.copier.options.preserves(Preserve::OWNERSHIP) {
             match self.give_owner() {
-                Given::Yes => {}
-                Given::No => mode = mode.without(Mode::SPECIAL),
-                Given::Failed => {
+                OwnerResult::Yes => {}
+                OwnerResult::No => mode = mode.without(Mode::SPECIAL),
+                OwnerResult::Failed => {
                     // GNU has set them before the owner. Like GNU, leave the mode as narrow as
                     // it is.
                     self.give_times();
@@ -148,7 +148,7 @@ impl<'a> NewAttributes<'a> {
         self.required(CopyKind::Times, self.object.touch(times))
     }
 
-    fn give_owner(&self) -> Given {
+    fn give_owner(&self) -> OwnerResult {
         let wanted = (self.stat.owner, self.stat.group);
         let same = match (self.before, self.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
@@ -163,28 +163,28 @@ impl<'a> NewAttributes<'a> {
             (None, _) => false,
         };
         if same {
-            return Given::Yes;
+            return OwnerResult::Yes;
         }
         if let (Some(before), true) = (self.before, self.copier.options.preserves(Preserve::MODE)) {
             let narrow = before.mode.and(self.stat.mode).and(Mode::OWNER);
             let narrowed =
                 if self.stat.kind == FileType::Symlink { Ok(()) } else { self.object.chmod(narrow) };
             if !self.required(CopyKind::ClearingPermissions, narrowed) {
-                return Given::Failed;
+                return OwnerResult::Failed;
             }
         }
         let owner = Owner { user: Some(wanted.0), group: Some(wanted.1) };
         match self.object.own(owner) {
-            Ok(()) => Given::Yes,
+            Ok(()) => OwnerResult::Yes,
             Err(cause) if self.copier.may_fail_to_own(&cause) => {
                 // Unprivileged users can't give files away; the group alone may work, and GNU
                 // ignores the result.
                 self.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
-                Given::No
+                OwnerResult::No
             }
             Err(cause) => match self.required(CopyKind::Ownership, Err(cause)) {
-                true => Given::No,
-                false => Given::Failed,
+                true => OwnerResult::No,
+                false => OwnerResult::Failed,
             },
         }
     }
@@ -318,7 +318,7 @@ impl<'a> NewAttributes<'a> {
 }
 
 /// Result of setting a copy's owner.
-enum Given {
+enum OwnerResult {
     Yes,
     /// Not set, but that is allowed; set-id bits are dropped.
     No,

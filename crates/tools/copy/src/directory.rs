@@ -24,7 +24,7 @@ use super::mend;
 use super::named::NamedCopy;
 use super::object::Object;
 use super::options::{Dereference, Preserve};
-use super::place::{self, ClearedPlace, Place};
+use super::place::{self, ClearedPlace, TargetPlace};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
@@ -209,12 +209,14 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, 
     };
     let mut turn = place::turn(copy);
     match place::clear(copy, &parent, &mut turn, source)? {
-        Place::Left(_) => Ok(None),
-        Place::Taken(Some(there)) if there.kind == FileType::Directory => {
+        TargetPlace::Left(_) => Ok(None),
+        TargetPlace::Taken(Some(there)) if there.kind == FileType::Directory => {
             existing_directory(copy, &parent).map(Some)
         }
-        Place::Taken(_) | Place::Replaced(_) => Err(copy.problem(CopyKind::CannotCreateDirectory, exists)),
-        Place::Free(ClearedPlace { backup, .. }) => {
+        TargetPlace::Taken(_) | TargetPlace::Replaced(_) => {
+            Err(copy.problem(CopyKind::CannotCreateDirectory, exists))
+        }
+        TargetPlace::Free(ClearedPlace { backup, .. }) => {
             let made = make_new_directory(copy, source, &parent)
                 .map_err(|cause| copy.problem(CopyKind::CannotCreateDirectory, cause))
                 .and_then(|ready| ready);

@@ -25,7 +25,7 @@ use super::links::{self, MadeFile, NameClaim};
 use super::mend;
 use super::options::Make;
 use super::other;
-use super::place::{self, Foreseen, Left, Made};
+use super::place::{self, CreateResult, Foreseen, Left};
 use super::target::{CreationModes, MadeDirectory, TargetDirectory};
 use super::xattr_rules::SourceXattrs;
 
@@ -143,23 +143,23 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     }
     let made = foresee(copy, &source).inspect_err(|_| links::abandon(copy, link))?;
     match (made, link) {
-        (Made::Left(Left::AsItIs) | Made::Broken, link) => links::abandon(copy, link),
+        (CreateResult::Left(Left::AsItIs) | CreateResult::Broken, link) => links::abandon(copy, link),
         (_, None) => {}
-        (Made::Left(Left::AsCopy), Some(file)) => links::complete(copy, file, None, None),
-        (Made::Whole, Some(file)) => links::complete(copy, file, Some(MadeFile::foreseen()), None),
+        (CreateResult::Left(Left::AsCopy), Some(file)) => links::complete(copy, file, None, None),
+        (CreateResult::Whole, Some(file)) => links::complete(copy, file, Some(MadeFile::foreseen()), None),
     }
     Ok(Handled::Done)
 }
 
 /// Prints and counts what would be made.
-fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
+fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResult, Problem> {
     let foreseen = place::foresee(copy, source)?;
     match &foreseen {
         Foreseen::Left(left) => {
             if *left == Left::AsCopy {
                 mend::mend_entry(copy, source);
             }
-            return Ok(Made::Left(*left));
+            return Ok(CreateResult::Left(*left));
         }
         Foreseen::Made | Foreseen::Dangling => copy.tell_copied(),
         Foreseen::Stays(there) if there.kind == FileType::Directory => copy.tell_copied(),
@@ -189,7 +189,7 @@ fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
         }
         (Make::Copy, _) => copy.count(EntryOutcome::Special),
     }
-    Ok(Made::Whole)
+    Ok(CreateResult::Whole)
 }
 
 /// Returns why anything but a directory could not be made.

@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, Entry, EntryOutcome, EntryReport, Line, Problem};
+use haul_flow::{Context, Entry, EntryOutcome, EntryReport, OutputLine, Problem};
 use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_path};
 
-use super::itemize::{self, Change};
+use super::itemize::{self, ItemizedChange};
 use super::links::LinkedName;
 use super::mend::Differences;
 use super::options::CopyOptions;
@@ -146,15 +146,15 @@ impl<'a> EntryCopy<'a> {
 
     /// Prints the `--verbose` line for a copy onto what was there, which may be kept as `backup`.
     pub(super) fn tell_copied_onto(self, before: Option<&Stat>, backup: Option<&CStr>) {
-        self.tell_change(Change::Copied(before), backup);
+        self.tell_change(ItemizedChange::Copied(before), backup);
     }
 
     /// Prints the `--verbose` line for another name of a file.
     pub(super) fn tell_linked(self, first: &LinkedName, before: Option<&Stat>, backup: Option<&CStr>) {
-        self.tell_change(Change::Linked(first, before), backup);
+        self.tell_change(ItemizedChange::Linked(first, before), backup);
     }
 
-    fn tell_change(self, change: Change<'_>, backup: Option<&CStr>) {
+    fn tell_change(self, change: ItemizedChange<'_>, backup: Option<&CStr>) {
         if self.options.itemize {
             return itemize::tell(self, change);
         }
@@ -164,7 +164,7 @@ impl<'a> EntryCopy<'a> {
         let mut names = vec![self.entry.path(), self.target_path()];
         let kind = if backup.is_some() { CopyKind::CopiedWithBackup } else { CopyKind::Copied };
         names.extend(backup.map(|backup| self.entry.node.own.held.path_of(backup)));
-        self.cx.report().line(Line::new(kind, names));
+        self.cx.report().line(OutputLine::new(kind, names));
     }
 
     /// Prints the `--verbose` line for a copy that failed after GNU would have checked its target.
@@ -194,10 +194,10 @@ impl<'a> EntryCopy<'a> {
     /// Prints the `--verbose` line for a target that got only attributes.
     pub(super) fn tell_mended(self, differences: Differences) {
         if self.options.itemize {
-            itemize::tell(self, Change::Mended(differences));
+            itemize::tell(self, ItemizedChange::Mended(differences));
         } else if self.options.verbose {
             let names = vec![self.entry.path(), self.target_path()];
-            self.cx.report().line(Line::new(CopyKind::Mended, names));
+            self.cx.report().line(OutputLine::new(CopyKind::Mended, names));
         }
     }
 
@@ -205,7 +205,7 @@ impl<'a> EntryCopy<'a> {
     /// comes next is enough.
     pub(super) fn tell_removed(self) {
         if self.options.verbose && !self.options.itemize {
-            self.cx.report().line(Line::new(CopyKind::Removed, vec![self.target_path()]));
+            self.cx.report().line(OutputLine::new(CopyKind::Removed, vec![self.target_path()]));
         }
     }
 }

@@ -9,7 +9,7 @@
 //! Most lines are printed while the old entry still has the name. Only its extended attributes are
 //! looked up here; its `stat` comes from whoever decided about it.
 
-use haul_flow::{Line, path_below};
+use haul_flow::{OutputLine, path_below};
 use haul_sys::{FileType, Stat, read_link};
 
 use super::CopyKind;
@@ -20,7 +20,7 @@ use super::options::{Preserve, Update};
 
 /// What becomes of an entry of the target.
 #[derive(Clone, Copy)]
-pub(super) enum Change<'a> {
+pub(super) enum ItemizedChange<'a> {
     /// It is created or replaced. There may be a `stat` of what had its name.
     Copied(Option<&'a Stat>),
     /// It becomes another name of a file.
@@ -30,7 +30,7 @@ pub(super) enum Change<'a> {
 }
 
 /// Prints the line for a change.
-pub(super) fn tell(copy: EntryCopy<'_>, change: Change<'_>) {
+pub(super) fn tell(copy: EntryCopy<'_>, change: ItemizedChange<'_>) {
     // A source that has gone meanwhile is reported by whoever needs it.
     let Ok(source) = copy.stat_source() else { return };
     let mut path = below_target(copy, &copy.target_path());
@@ -39,7 +39,7 @@ pub(super) fn tell(copy: EntryCopy<'_>, change: Change<'_>) {
     }
     let names = vec![letters(copy, change, &source).to_vec(), path];
     let (kind, other) = match change {
-        Change::Linked(first, _) => {
+        ItemizedChange::Linked(first, _) => {
             let path = first.path();
             (CopyKind::ItemizedName, Some(below_target(copy, &path)))
         }
@@ -47,7 +47,7 @@ pub(super) fn tell(copy: EntryCopy<'_>, change: Change<'_>) {
         _ => (CopyKind::Itemized, None),
     };
     let kind = if other.is_some() { kind } else { CopyKind::Itemized };
-    copy.cx.report().line(Line::new(kind, names.into_iter().chain(other).collect()));
+    copy.cx.report().line(OutputLine::new(kind, names.into_iter().chain(other).collect()));
 }
 
 /// Returns what a path in the target has below the target; `.` for the target itself.
@@ -62,12 +62,12 @@ fn content(copy: EntryCopy<'_>) -> Option<Vec<u8>> {
     read_link(&*directory, copy.entry.name()).ok().map(|content| content.into_bytes())
 }
 
-fn letters(copy: EntryCopy<'_>, change: Change<'_>, source: &Stat) -> [u8; 11] {
+fn letters(copy: EntryCopy<'_>, change: ItemizedChange<'_>, source: &Stat) -> [u8; 11] {
     let (done, before) = match change {
-        Change::Copied(before) if source.kind == FileType::Regular => (b'>', before),
-        Change::Copied(before) => (b'c', before),
-        Change::Linked(_, before) => (b'h', before),
-        Change::Mended(differences) => return line(b'.', source.kind, differences),
+        ItemizedChange::Copied(before) if source.kind == FileType::Regular => (b'>', before),
+        ItemizedChange::Copied(before) => (b'c', before),
+        ItemizedChange::Linked(_, before) => (b'h', before),
+        ItemizedChange::Mended(differences) => return line(b'.', source.kind, differences),
     };
     // Something of another type was removed first.
     let Some(before) = before.filter(|before| before.kind == source.kind) else {
@@ -76,7 +76,7 @@ fn letters(copy: EntryCopy<'_>, change: Change<'_>, source: &Stat) -> [u8; 11] {
         return letters;
     };
     let mut differences = mend::all_differences(copy, source, before);
-    if matches!(change, Change::Copied(_)) {
+    if matches!(change, ItemizedChange::Copied(_)) {
         let by_content =
             matches!(copy.options.existing.update, Update::Different(difference) if difference.by_content);
         differences.content = source.kind != FileType::Regular || by_content;

@@ -64,20 +64,20 @@ use std::time::Duration;
 use haul_digest::Algorithm;
 use haul_flow::{
     BackupDirectory, Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry,
-    Failure, Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe,
+    EntryFailure, Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe,
     Problem, Reported, Room, Start, Tool, Write, is_shared,
 };
-use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
+use haul_sys::{Credentials, EntryType, Errno, Error, FileContexts, Mode, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
-    Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Fsync, IfChanged, Label, LayoutRule,
-    Make, OnFull, Operands, Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, LayoutRule, Make, OnFull,
+    Operands, Preserve, Reflink, Sparse, TemporaryNames, Update, UpdateRule, Verify,
 };
 
 pub use verify::{DigestSink, FileDigest};
 
-pub use run::{CopyRequest, Deletion, Outcome, Refused, run};
+pub use run::{CopyOutcome, CopyRefusal, CopyRequest, DeletionStep, run};
 pub use space::FreeSpace;
 pub use survey::survey;
 
@@ -112,7 +112,7 @@ pub struct Copier {
     cancel: CancelToken,
     /// Where the copy waits for room (`--on-full=pause`).
     room: Option<Room>,
-    process: ProcessIdentity,
+    process: Credentials,
     umask: Mode,
     offload_bytes: u64,
     links: LinkTable<Entry<Copier>, LinkedName>,
@@ -355,15 +355,15 @@ impl Tool for Copier {
         distributed::list_digest(EntryCopy::new(self, cx, entry), result);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         let (kind, cause) = match failure {
-            Failure::WriteTarget(cause) => (FlowKind::ErrorWriting, cause),
-            Failure::NoRoom(_) => {
+            EntryFailure::WriteTarget(cause) => (FlowKind::ErrorWriting, cause),
+            EntryFailure::NoRoom(_) => {
                 cx.report().waits_for_room(Some(&target_path(entry)));
                 return Reported::Yes;
             }
-            Failure::CloseTarget(cause) => (FlowKind::FailedToClose, cause),
-            Failure::OpenDir(cause) | Failure::OpenFile(cause)
+            EntryFailure::CloseTarget(cause) => (FlowKind::FailedToClose, cause),
+            EntryFailure::OpenDir(cause) | EntryFailure::OpenFile(cause)
                 if entry.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
             {
                 return regular::not_opened(EntryCopy::new(self, cx, entry));

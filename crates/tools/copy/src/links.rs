@@ -11,7 +11,7 @@ use super::dry_run;
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::options::Preserve;
-use super::place::{self, ClearedPlace, Foreseen, Left, Place};
+use super::place::{self, ClearedPlace, Foreseen, Left, TargetPlace};
 use super::temporary;
 use super::{Copier, CopyKind};
 
@@ -286,16 +286,16 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         .map_err(unseen)?;
     let mut turn = place::turn(copy);
     match place::clear(copy, &new, &mut turn, &source)? {
-        Place::Left(Left::AsItIs) => return Ok(Linking::Left),
+        TargetPlace::Left(Left::AsItIs) => return Ok(Linking::Left),
         // It is no older than the source, but must become the same file as the source's
         // other names.
-        Place::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
+        TargetPlace::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
             place::keep(copy, &new)?;
             copy.tell_linked(first, before.as_ref(), None);
         }
-        Place::Left(Left::AsCopy) => {}
-        Place::Taken(_) | Place::Replaced(_) => copy.tell_linked(first, before.as_ref(), None),
-        Place::Free(ClearedPlace { backup, before }) => {
+        TargetPlace::Left(Left::AsCopy) => {}
+        TargetPlace::Taken(_) | TargetPlace::Replaced(_) => copy.tell_linked(first, before.as_ref(), None),
+        TargetPlace::Free(ClearedPlace { backup, before }) => {
             copy.tell_linked(first, before.as_ref(), backup.as_deref());
             match make(copy.target_name()) {
                 // A dangling symbolic link.

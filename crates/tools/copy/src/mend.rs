@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
-use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Pinned, Stat};
+use haul_sys::{CacheMode, DirectoryReader, Errno, Error, Fd, FileType, Mode, NameArena, Open, Pinned, Stat};
 use haul_sys::{XattrNames, has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
@@ -304,7 +304,7 @@ pub(super) fn has_same_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
         let (mut ours, mut theirs) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
         let mut offset = 0;
         loop {
-            let length = read(&source, offset, &mut ours, Cache::Keep)?;
+            let length = read(&source, offset, &mut ours, CacheMode::Keep)?;
             let is_same = is_at(&target, offset, &ours[..length], &mut theirs)?;
             if length == 0 || !is_same {
                 return Ok::<_, Error>(is_same);
@@ -323,7 +323,7 @@ fn is_at(file: &Fd, offset: u64, wanted: &[u8], buffer: &mut [u8]) -> Result<boo
     let mut done = 0;
     loop {
         let rest = if wanted.is_empty() { 1 } else { wanted.len() - done };
-        let length = read(file, offset + done as u64, &mut buffer[..rest], Cache::Keep)?;
+        let length = read(file, offset + done as u64, &mut buffer[..rest], CacheMode::Keep)?;
         if length == 0 || wanted.get(done..done + length) != Some(&buffer[..length]) {
             return Ok(wanted.is_empty() && length == 0);
         }
@@ -347,7 +347,7 @@ pub(super) fn leads_to_the_same(copy: EntryCopy<'_>, directory: &Fd) -> bool {
 pub(super) fn is_empty(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     let list = || {
         let there = open(directory, copy.target_name(), Open::DIRECTORY)?;
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         DirectoryReader::new().read(&there, &mut names, 1)?;
         Ok::<_, Error>(names.is_empty())
     };

@@ -107,7 +107,7 @@ impl OpenTarget {
 
 /// Result of preparing a target.
 #[allow(clippy::large_enum_variant, reason = "each is taken apart at once")]
-pub(super) enum Target {
+pub(super) enum PreparedTarget {
     /// It is open.
     Open(OpenTarget),
     /// The existing file stays; this was reported.

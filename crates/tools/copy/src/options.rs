@@ -59,7 +59,7 @@ pub enum Update {
     Older,
     /// Those that differ from the source, also by their type. What is the same gets the source's
     /// attributes (`haul sync`).
-    Different(Difference),
+    Different(UpdateRule),
 }
 
 impl Update {
@@ -72,19 +72,19 @@ impl Update {
     /// True if directories in the way of other files are removed by the deletion that follows.
     #[must_use]
     pub fn deletes_later(self) -> bool {
-        matches!(self, Self::Different(Difference { deletes_later: true, .. }))
+        matches!(self, Self::Different(UpdateRule { deletes_later: true, .. }))
     }
 
     /// True if nothing is made where nothing is.
     pub(super) fn makes_nothing_new(self) -> bool {
-        matches!(self, Self::Different(Difference { only_existing: true, .. }))
+        matches!(self, Self::Different(UpdateRule { only_existing: true, .. }))
     }
 }
 
 /// When a regular file differs from its source: by type, size or modification time, or as said
 /// here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Difference {
+pub struct UpdateRule {
     /// By content instead of the modification time (`--checksum`).
     pub by_content: bool,
     /// Modification times may differ by so many seconds (`--modify-window`).
@@ -100,7 +100,7 @@ pub struct Difference {
     pub deletes_later: bool,
 }
 
-impl Difference {
+impl UpdateRule {
     /// True if a target stays because it is newer. As with rsync, types that differ matter more.
     pub(super) fn keeps(self, source: &Stat, there: &Stat) -> bool {
         let is_regular = |file: &Stat| file.kind == FileType::Regular;

@@ -18,9 +18,9 @@ use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
 use super::mend;
 use super::object::Object;
-use super::open_target::Target;
+use super::open_target::PreparedTarget;
 use super::options::{Make, Preserve};
-use super::place::{self, ClearedPlace, Left, Made, Place};
+use super::place::{self, ClearedPlace, CreateResult, Left, TargetPlace};
 use super::regular;
 use super::source_xattrs;
 use super::stream;
@@ -81,20 +81,20 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         (false, _) => remake(copy, &directory, &source),
     };
     match made {
-        Ok(Made::Whole) => {
+        Ok(CreateResult::Whole) => {
             // A copy that lacks an attribute counts, but the next run tries again.
             let recorded = Some(source).filter(|_| copy.cx.errors() == errors_before);
             recorded.iter().for_each(|source| journaled::record(copy, source));
             complete(copy, link, recorded);
         }
         // A file as good as a copy can also serve the source's other names.
-        Ok(Made::Left(Left::AsCopy)) => {
+        Ok(CreateResult::Left(Left::AsCopy)) => {
             mend::mend_entry(copy, &source);
             if let Some(file) = link {
                 links::complete(copy, file, None, None);
             }
         }
-        Ok(Made::Left(Left::AsItIs) | Made::Broken) => links::abandon(copy, link),
+        Ok(CreateResult::Left(Left::AsItIs) | CreateResult::Broken) => links::abandon(copy, link),
         Err(problem) => {
             links::abandon(copy, link);
             return Err(problem);
@@ -164,7 +164,7 @@ fn complete(copy: EntryCopy<'_>, link: Option<Identity>, source: Option<Stat>) {
 
 /// Copies a special file's content like a regular file's, as `cp` does without `-r` or
 /// with `--copy-contents`.
-fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made, Problem> {
+fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<CreateResult, Problem> {
     if let Some(refusal) = place::refuses(copy, stat) {
         return Err(refusal);
     }
@@ -175,8 +175,10 @@ fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made
     let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
     let made =
         match regular::open_target(copy, Original::of(stat), creation_mode::private(copy.copier, stat))? {
-            Target::Open(target) => Made::whole_if(stream::fill(copy, (&source, stat), target)),
-            Target::Left(left) => Made::Left(left),
+            PreparedTarget::Open(target) => {
+                CreateResult::whole_if(stream::fill(copy, (&source, stat), target))
+            }
+            PreparedTarget::Left(left) => CreateResult::Left(left),
         };
     match source.close() {
         Ok(()) => Ok(made),
@@ -185,7 +187,7 @@ fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made
 }
 
 /// Recreates a symbolic link or special file with its attributes.
-fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<Made, Problem> {
+fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<CreateResult, Problem> {
     let name = copy.target_name();
     let cannot_create = match source.kind {
         FileType::Symlink => CopyKind::CannotCreateLink,
@@ -231,7 +233,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
             let place = Taken { directory: &directory, source, replaces, exists: cause };
             let failed = |cause| copy.problem(cannot_create, cause);
             if let Some(left) = make_in_place(copy, place, &make, &failed)? {
-                return Ok(Made::Left(left));
+                return Ok(CreateResult::Left(left));
             }
         }
         Err(cause) => {
@@ -243,7 +245,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
     if give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)? {
         count_remade(copy, source.kind);
     }
-    Ok(Made::Whole)
+    Ok(CreateResult::Whole)
 }
 
 /// Creates something that can't be written into, where something exists. Returns what stays, if
@@ -257,8 +259,8 @@ fn make_in_place(
     let Taken { directory, source, replaces, exists } = taken;
     let mut turn = place::turn(copy);
     match place::clear(copy, directory, &mut turn, source)? {
-        Place::Left(left) => Ok(Some(left)),
-        Place::Taken(there) => {
+        TargetPlace::Left(left) => Ok(Some(left)),
+        TargetPlace::Taken(there) => {
             copy.tell_copied_onto(there.as_ref(), None);
             let outcome = if replaces {
                 replace(copy.copier, directory, copy.target_name(), make)
@@ -267,12 +269,12 @@ fn make_in_place(
             };
             outcome.map(|()| None).map_err(failed)
         }
-        Place::Replaced(there) => {
+        TargetPlace::Replaced(there) => {
             copy.tell_replaced();
             copy.tell_copied_onto(Some(&there), None);
             replace(copy.copier, directory, copy.target_name(), make).map(|()| None).map_err(failed)
         }
-        Place::Free(ClearedPlace { backup, before }) => {
+        TargetPlace::Free(ClearedPlace { backup, before }) => {
             copy.tell_copied_onto(before.as_ref(), backup.as_deref());
             make(copy.target_name()).map(|()| None).map_err(|cause| {
                 place::put_back(copy, backup.as_deref());
@@ -354,7 +356,7 @@ pub(super) fn link_leads_to_source(copy: EntryCopy<'_>) -> bool {
     copy.entry.path().starts_with(b"/") || is_current_directory(copy)
 }
 
-fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
+fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResult, Problem> {
     let content = copy.entry.path();
     let failed = |cause| {
         let problem = Problem::new(CopyKind::CannotCreateLinkTo).naming(copy.target_path());
@@ -375,14 +377,14 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
         // Something exists, or something is wrong with the directory; `clear` finds out.
         let (mut turn, mut is_replaced) = (place::turn(copy), false);
         let freed = match place::clear(copy, &directory, &mut turn, source)? {
-            Place::Left(left) => return Ok(Made::Left(left)),
-            Place::Taken(there) => ClearedPlace { before: there, backup: None },
-            Place::Replaced(there) => {
+            TargetPlace::Left(left) => return Ok(CreateResult::Left(left)),
+            TargetPlace::Taken(there) => ClearedPlace { before: there, backup: None },
+            TargetPlace::Replaced(there) => {
                 copy.tell_removed();
                 is_replaced = true;
                 ClearedPlace { before: Some(there), backup: None }
             }
-            Place::Free(freed) => freed,
+            TargetPlace::Free(freed) => freed,
         };
         copy.tell_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
         let outcome = match leads {
@@ -406,7 +408,7 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
             .map_err(|cause| copy.not_ours(CopyKind::Times, cause))?;
     }
     copy.count(EntryOutcome::Symlink);
-    Ok(Made::Whole)
+    Ok(CreateResult::Whole)
 }
 
 /// Creates a symbolic link; with `-f` replaces an existing entry.

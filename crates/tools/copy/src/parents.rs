@@ -12,7 +12,7 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_flow::{Creation, DirCache, DirHandle, Line, Problem, Report, Severity, Status, is_shared};
+use haul_flow::{Creation, DirCache, DirHandle, OutputLine, Problem, Reporter, Severity, Status, is_shared};
 use haul_sys::{
     Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
 };
@@ -30,7 +30,7 @@ use super::{Copier, CopyKind};
 pub(super) struct Parents<'a> {
     copier: &'a Copier,
     cache: &'a DirCache,
-    report: &'a dyn Report,
+    report: &'a dyn Reporter,
     /// Parents found or made so far, by name relative to the target directory.
     known: HashMap<Vec<u8>, Arc<DirHandle>>,
     /// Parents to get attributes at the end, in the order met, and each one's index.
@@ -52,7 +52,7 @@ struct Changed {
 }
 
 /// One component of a copy's path.
-struct Component<'w> {
+struct PathComponent<'w> {
     name: CString,
     /// The source's path up to and including it, as written.
     source: &'w [u8],
@@ -63,7 +63,7 @@ struct Component<'w> {
 }
 
 impl<'a> Parents<'a> {
-    pub(super) fn new(copier: &'a Copier, cache: &'a DirCache, report: &'a dyn Report) -> Self {
+    pub(super) fn new(copier: &'a Copier, cache: &'a DirCache, report: &'a dyn Reporter) -> Self {
         Self {
             copier,
             cache,
@@ -112,7 +112,7 @@ impl<'a> Parents<'a> {
     fn find(
         &mut self,
         target: &Arc<DirHandle>,
-        way: &[Component<'_>],
+        way: &[PathComponent<'_>],
     ) -> Result<Option<Arc<DirHandle>>, Problem> {
         let mut held = Arc::clone(target);
         for (index, component) in way.iter().enumerate() {
@@ -134,7 +134,11 @@ impl<'a> Parents<'a> {
     }
 
     /// Descends one component.
-    fn step(&mut self, above: &Arc<DirHandle>, component: &Component<'_>) -> Result<Arc<DirHandle>, Error> {
+    fn step(
+        &mut self,
+        above: &Arc<DirHandle>,
+        component: &PathComponent<'_>,
+    ) -> Result<Arc<DirHandle>, Error> {
         if let Some(held) = self.known.get(&component.key) {
             return Ok(Arc::clone(held));
         }
@@ -150,7 +154,7 @@ impl<'a> Parents<'a> {
     fn hold(
         &mut self,
         above: &Arc<DirHandle>,
-        component: &Component<'_>,
+        component: &PathComponent<'_>,
         how: Open,
         (identity, fd): (Identity, Fd),
     ) -> Arc<DirHandle> {
@@ -167,7 +171,7 @@ impl<'a> Parents<'a> {
     fn make_missing(
         &mut self,
         target: &Arc<DirHandle>,
-        way: &[Component<'_>],
+        way: &[PathComponent<'_>],
     ) -> Result<(Arc<DirHandle>, bool), Problem> {
         let usual = Preserve::OWNERSHIP.union(Preserve::MODE).union(Preserve::TIMESTAMPS);
         let preserves = self.copier.options.preserve.intersects(usual);
@@ -205,7 +209,7 @@ impl<'a> Parents<'a> {
     }
 
     /// True if `component` exists and is not a directory.
-    fn is_other(&self, above: &Arc<DirHandle>, component: &Component<'_>) -> bool {
+    fn is_other(&self, above: &Arc<DirHandle>, component: &PathComponent<'_>) -> bool {
         let looked =
             self.cache.open(above).and_then(|directory| stat_path(Some(&*directory), &component.name, true));
         looked.is_ok_and(|there| there.kind != FileType::Directory)
@@ -216,7 +220,7 @@ impl<'a> Parents<'a> {
     fn make(
         &mut self,
         above: &Arc<DirHandle>,
-        component: &Component<'_>,
+        component: &PathComponent<'_>,
     ) -> Result<(Arc<DirHandle>, Stat, Option<Mode>), Problem> {
         let source = source_stat(component)?;
         if self.copier.options.dry_run {
@@ -260,10 +264,10 @@ impl<'a> Parents<'a> {
     }
 
     /// Prints the `--verbose` line for a new parent.
-    fn tell_made(&self, component: &Component<'_>) {
+    fn tell_made(&self, component: &PathComponent<'_>) {
         if self.copier.options.verbose {
             let names = vec![component.source.to_vec(), component.shown.to_vec()];
-            self.report.line(Line::new(CopyKind::ParentMade, names));
+            self.report.line(OutputLine::new(CopyKind::ParentMade, names));
         }
     }
 
@@ -299,7 +303,7 @@ impl<'a> Parents<'a> {
     fn change(
         &mut self,
         held: &Arc<DirHandle>,
-        component: &Component<'_>,
+        component: &PathComponent<'_>,
         stat: Stat,
         plain_mode: Option<Mode>,
     ) {
@@ -404,12 +408,12 @@ fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
     Ok(())
 }
 
-fn replaced(component: &Component<'_>) -> Problem {
+fn replaced(component: &PathComponent<'_>) -> Problem {
     Problem::new(CopyKind::ReplacedWhileMade).naming(component.shown)
 }
 
 /// Stats the source directory of a component.
-fn source_stat(component: &Component<'_>) -> Result<Stat, Problem> {
+fn source_stat(component: &PathComponent<'_>) -> Result<Stat, Problem> {
     let looked = stat_path::<&Fd>(None, &c_string(component.source), true).and_then(|stat| match stat.kind {
         FileType::Directory => Ok(stat),
         _ => Err(error(component, Operation::Statx, Errno::NOTDIR)),
@@ -417,12 +421,12 @@ fn source_stat(component: &Component<'_>) -> Result<Stat, Problem> {
     looked.map_err(|cause| Problem::new(CopyKind::ParentAttributes).naming(component.source).because(cause))
 }
 
-fn error(component: &Component<'_>, operation: Operation, errno: Errno) -> Error {
+fn error(component: &PathComponent<'_>, operation: Operation, errno: Errno) -> Error {
     Error::new(operation, format!("{:?}", component.name), errno)
 }
 
 /// Splits the path of a copy into components.
-fn components(assignment: &Assignment) -> Vec<Component<'_>> {
+fn components(assignment: &Assignment) -> Vec<PathComponent<'_>> {
     let Assignment { way, shown, .. } = assignment;
     // The copy's path ends in the source's, which begins with `way`.
     let before = shown.len() - way.len() - assignment.target.1.count_bytes();
@@ -433,7 +437,7 @@ fn components(assignment: &Assignment) -> Vec<Component<'_>> {
                 key.push(b'/');
             }
             key.extend_from_slice(&way[range.clone()]);
-            Component {
+            PathComponent {
                 name: c_string(&way[range.clone()]),
                 source: &way[..range.end],
                 shown: &shown[..before + range.end],

@@ -54,12 +54,12 @@ pub(super) struct Partial {
     key: EntryKey,
     /// What earlier runs have recorded of it.
     done: PartialFile,
-    progress: Mutex<Progress>,
+    progress: Mutex<SegmentProgress>,
 }
 
 /// The segments of a file that are not recorded.
 #[derive(Debug, Default)]
-struct Progress {
+struct SegmentProgress {
     /// The one that is being moved.
     current: Range<u64>,
     /// Those after it, in reverse order.
@@ -183,7 +183,7 @@ impl Partial {
     fn new(key: EntryKey, done: PartialFile, size: u64) -> Self {
         let has_recorded = !done.done.is_empty();
         let rest = segments(&done.done, size);
-        let progress = Progress { current: 0..0, rest, has_recorded };
+        let progress = SegmentProgress { current: 0..0, rest, has_recorded };
         Self { key, done, progress: Mutex::new(progress) }
     }
 
@@ -243,7 +243,7 @@ impl Partial {
 
     /// Forgets what is recorded, before the target is emptied.
     pub(super) fn begin_again(&self, copy: EntryCopy<'_>) {
-        *lock(&self.progress) = Progress::default();
+        *lock(&self.progress) = SegmentProgress::default();
         if let Some(journal) = self.journal(copy) {
             // No target has this ticket.
             journal.file_begun(self.key, Vec::new());

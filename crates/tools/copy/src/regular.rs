@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
-use haul_sys::{Cache, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
+use haul_sys::{CacheMode, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{
     change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate,
     write,
@@ -23,10 +23,10 @@ use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
 use super::object::Object;
-use super::open_target::{CopiedFile, OpenTarget, Target};
+use super::open_target::{CopiedFile, OpenTarget, PreparedTarget};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
 use super::partial;
-use super::place::{self, ClearedPlace, Left, Place};
+use super::place::{self, ClearedPlace, Left, TargetPlace};
 use super::source_xattrs;
 use super::staged::{self, Staged};
 use super::stream;
@@ -62,13 +62,13 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
         _ => Ok(None),
     };
     let opening = match temporary {
-        Ok(Some(target)) => Ok(Target::Open(target)),
+        Ok(Some(target)) => Ok(PreparedTarget::Open(target)),
         Ok(None) => open_target(copy, original, creation_mode),
         Err(problem) => Err(problem),
     };
     let begun = match opening {
-        Ok(Target::Open(target)) => fill(copy, opened, target, link),
-        Ok(Target::Left(left)) => {
+        Ok(PreparedTarget::Open(target)) => fill(copy, opened, target, link),
+        Ok(PreparedTarget::Left(left)) => {
             #[cfg(feature = "distributed")]
             if copy.entry.node.owner.is_some() {
                 super::distributed::note_left(copy);
@@ -167,9 +167,9 @@ fn fill(
 /// They are all said to be empty; any others are noticed when they are read (`flow`).
 fn has_no_offsets((source, stat): (&Fd, &Stat), target: &OpenTarget) -> bool {
     let is_refused = |moved: Result<usize, Error>| moved.is_err_and(|cause| cause.is(Errno::SPIPE));
-    (stat.size == 0 && is_refused(read(source, 0, &mut [], Cache::Keep)))
+    (stat.size == 0 && is_refused(read(source, 0, &mut [], CacheMode::Keep)))
         || (target.before.is_some_and(|before| before.size == 0)
-            && is_refused(write(&target.file, 0, &[], Cache::Keep)))
+            && is_refused(write(&target.file, 0, &[], CacheMode::Keep)))
 }
 
 /// Closes a target that was not needed, and removes it if it is new.
@@ -191,14 +191,14 @@ pub(super) fn open_target(
     copy: EntryCopy<'_>,
     source: Original<'_>,
     creation_mode: CreationMode,
-) -> Result<Target, Problem> {
+) -> Result<PreparedTarget, Problem> {
     let name = copy.target_name();
     let directory =
         copy.open_place().map_err(|cause| copy.problem(CopyKind::CannotCreateFile, slashed(name, cause)))?;
     match create(copy, &directory, creation_mode.mode, source) {
         Ok(target) => {
             copy.tell_copied();
-            Ok(Target::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
+            Ok(PreparedTarget::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
         }
         Err(cause) if cause.is(Errno::EXIST) => open_in_place(copy, source, &directory),
         Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
@@ -233,23 +233,27 @@ fn create(
 }
 
 /// Opens or creates the target where something exists, or did a moment ago.
-fn open_in_place(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<Target, Problem> {
+fn open_in_place(
+    copy: EntryCopy<'_>,
+    source: Original<'_>,
+    directory: &Fd,
+) -> Result<PreparedTarget, Problem> {
     let mut turn = place::turn(copy);
     match place::clear(copy, directory, &mut turn, source.stat)? {
-        Place::Left(left) => Ok(Target::Left(left)),
-        Place::Taken(there) => {
+        TargetPlace::Left(left) => Ok(PreparedTarget::Left(left)),
+        TargetPlace::Taken(there) => {
             copy.tell_copied_onto(there.as_ref(), None);
-            open_existing(copy, source, directory, there).map(Target::Open)
+            open_existing(copy, source, directory, there).map(PreparedTarget::Open)
         }
-        Place::Replaced(there) => {
+        TargetPlace::Replaced(there) => {
             copy.tell_copied_onto(Some(&there), None);
-            replace(copy, source, directory).map(Target::Open)
+            replace(copy, source, directory).map(PreparedTarget::Open)
         }
-        Place::Free(ClearedPlace { backup, before }) => {
+        TargetPlace::Free(ClearedPlace { backup, before }) => {
             copy.tell_copied_onto(before.as_ref(), backup.as_deref());
             let is_there = if backup.is_some() { check_source(copy) } else { Ok(()) };
             match is_there.and_then(|()| make_anew(copy, source, directory)) {
-                Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),
+                Ok(target) => Ok(PreparedTarget::Open(OpenTarget { backup, ..target })),
                 Err(problem) => {
                     place::put_back(copy, backup.as_deref());
                     Err(problem)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use haul_flow::{
-    CancelToken, Config, DirCache, Executor, Operand, Problem, Report, Session, Severity, Split, Status,
+    CancelToken, Config, DirCache, Executor, Operand, Problem, Reporter, Session, Severity, Split, Status,
 };
 use haul_journal::Journal;
 use haul_sys::{c_string, set_creation_label};
@@ -13,7 +13,7 @@ use super::journaled::{self, JournalState};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
 use super::target::{TargetDirectory, gives_operands_access_list};
-use super::waiting::Waiting;
+use super::waiting::SplitReporter;
 use super::{Copier, CopyKind, CopyOptions, DigestSink, Label, Operands, default_label, durable, temporary};
 
 /// A copy to run.
@@ -36,11 +36,11 @@ pub struct CopyRequest<'a> {
     pub journal: Option<&'a Arc<Journal>>,
     /// Deletes what is in the way of some entries ([`CopyKind::InTheWay`]), once all others were
     /// copied. These are copied after it.
-    pub deletion: Option<&'a dyn Deletion>,
+    pub deletion: Option<&'a dyn DeletionStep>,
 }
 
 /// What is deleted between two parts of a copy.
-pub trait Deletion {
+pub trait DeletionStep {
     /// Deletes, if the copy has succeeded so far. Returns `Failure` if something was not deleted,
     /// which was reported.
     fn delete(&self, copied: Status) -> Status;
@@ -48,7 +48,7 @@ pub trait Deletion {
 
 /// How a copy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CopyOutcome {
     /// Everything was copied.
     Success,
     /// Something failed, and was reported, or the user declined a replacement.
@@ -59,7 +59,7 @@ pub enum Outcome {
 
 /// Why nothing was copied. Nothing was touched.
 #[derive(Clone, Debug)]
-pub enum Refused {
+pub enum CopyRefusal {
     /// Usage error in the operands. Print it with a pointer to the help.
     Usage(Problem),
     /// The copy cannot start (engine, SELinux, target).
@@ -73,22 +73,22 @@ pub enum Refused {
 pub fn run<E: Executor<Copier>>(
     executor: &E,
     request: CopyRequest<'_>,
-    report: &dyn Report,
-) -> Result<Outcome, Refused> {
+    report: &dyn Reporter,
+) -> Result<CopyOutcome, CopyRefusal> {
     let CopyRequest { operands, options, config, cancel, digests, journal, deletion } = request;
     let config = &with_workers_needed(config, options, E::IS_ALONE && operands.is_one_file(options));
-    let waiting = Waiting::new(report);
-    let report: &dyn Report = if deletion.is_some() { &waiting } else { report };
-    let mut session = Session::begin(config, report).map_err(Refused::Fatal)?;
+    let waiting = SplitReporter::new(report);
+    let report: &dyn Reporter = if deletion.is_some() { &waiting } else { report };
+    let mut session = Session::begin(config, report).map_err(CopyRefusal::Fatal)?;
     let onto_backup = operands::onto_backup(operands, options);
     let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
     if let (Label::Given(context), false) = (&options.label, options.dry_run) {
         set_creation_label(context).map_err(|cause| {
             let problem = Problem::new(CopyKind::CreationLabel).naming(context.to_bytes());
-            Refused::Fatal(problem.because(cause))
+            CopyRefusal::Fatal(problem.because(cause))
         })?;
     }
-    let contexts = default_label::open(options).map_err(Refused::Fatal)?;
+    let contexts = default_label::open(options).map_err(CopyRefusal::Fatal)?;
     let assignments = operands::assign(operands, options, &session.cache)?;
     let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
     let groups = operands::groups(assignments, options, &session.cache);
@@ -115,9 +115,9 @@ pub fn run<E: Executor<Copier>>(
         }
     }
     Ok(match status {
-        _ if copier.cancel.is_cancelled() => Outcome::Cancelled,
-        Status::Success if !copier.declined.into_inner() => Outcome::Success,
-        Status::Success | Status::Failure => Outcome::Failure,
+        _ if copier.cancel.is_cancelled() => CopyOutcome::Cancelled,
+        Status::Success if !copier.declined.into_inner() => CopyOutcome::Success,
+        Status::Success | Status::Failure => CopyOutcome::Failure,
     })
 }
 
@@ -180,7 +180,7 @@ fn take_before(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Prob
 }
 
 /// Reports problems and returns the resulting status.
-fn report_all(problems: Vec<Problem>, report: &dyn Report) -> Status {
+fn report_all(problems: Vec<Problem>, report: &dyn Reporter) -> Status {
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     problems.into_iter().for_each(|problem| report.problem(problem));
     if failed { Status::Failure } else { Status::Success }

@@ -30,7 +30,7 @@ use haul_digest::{Algorithm, Digest, PIECE_BYTES, PieceValue, Pieces, TreeHash};
 #[cfg(feature = "distributed")]
 use haul_flow::lock;
 use haul_flow::{EntryOutcome, Pool, Problem, Tally};
-use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
+use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
     advise, bypass_cache, cached_bytes, change_times, file_system_type, open, read, stat, synchronize,
     use_cache, write_all,
@@ -393,7 +393,7 @@ fn drop_pages(file: &Fd) -> bool {
 /// True if a direct file can be read: some file systems accept `O_DIRECT` and refuse the read.
 fn can_be_read(direct: &Fd) -> bool {
     let mut buffer = Buffer::new(DIRECT_BYTES);
-    read(direct, 0, buffer.bytes_mut(), Cache::Keep).is_ok()
+    read(direct, 0, buffer.bytes_mut(), CacheMode::Keep).is_ok()
 }
 
 /// Unit of direct reads, in bytes: a multiple of any sector.
@@ -525,8 +525,8 @@ fn check_source(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
 
 /// Reads at `offset`. EOF before the expected size is trusted only if a second read confirms it.
 fn read_or_confirm(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
-    match read(file, offset, bytes, Cache::Keep)? {
-        0 => read(file, offset, bytes, Cache::Keep),
+    match read(file, offset, bytes, CacheMode::Keep)? {
+        0 => read(file, offset, bytes, CacheMode::Keep),
         length => Ok(length),
     }
 }

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    BackupDirectory, CancelToken, Context, DirHandle, DirNode, Enter, Entry, EntryOutcome, EntryReport,
-    Failure, Handled, Line, OpenDir, OpenSource, Plan, Policy, Problem, Reported, Scope, Selector, Start,
-    Tool, lock, path_below,
+    BackupDirectory, CancelToken, Context, DirHandle, DirNode, Enter, Entry, EntryFailure, EntryOutcome,
+    EntryReport, Handled, OpenDir, OpenSource, OutputLine, Plan, Policy, Problem, Reported, Scope, Selector,
+    Start, Tool, lock, path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Stat, Times, change_mode, change_times,
@@ -297,9 +297,9 @@ impl Deleter {
         if self.options.itemize {
             let slash = if kind == DeleteKind::RemovedDirectory { "/" } else { "" };
             let below = [path_below(&path, &self.target), slash.as_bytes()].concat();
-            cx.report().line(Line::new(DeleteKind::Itemized, vec![below]));
+            cx.report().line(OutputLine::new(DeleteKind::Itemized, vec![below]));
         } else if self.options.verbose {
-            cx.report().line(Line::new(kind, vec![path]));
+            cx.report().line(OutputLine::new(kind, vec![path]));
         }
     }
 
@@ -411,16 +411,16 @@ impl Tool for Deleter {
         }
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         let problem = match failure {
             // Somebody else has removed it.
-            Failure::Classify(cause) | Failure::OpenDir(cause) if cause.is(Errno::NOENT) => {
+            EntryFailure::Classify(cause) | EntryFailure::OpenDir(cause) if cause.is(Errno::NOENT) => {
                 return Reported::Yes;
             }
-            Failure::Classify(cause) | Failure::OpenDir(cause) => {
+            EntryFailure::Classify(cause) | EntryFailure::OpenDir(cause) => {
                 self.cannot_look(entry.path(), cause.clone())
             }
-            Failure::Replaced => Problem::new(DeleteKind::Replaced).naming(entry.path()),
+            EntryFailure::Replaced => Problem::new(DeleteKind::Replaced).naming(entry.path()),
             _ => return Reported::No,
         };
         Self::keep(cx, entry);

@@ -28,17 +28,17 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    CancelToken, Config, EntryOutcome, EntryReport, Executor, Line, Operand, Problem, Report, Selection,
-    Selector, Session, Severity, Split, Standard, Status, Tally, lock,
+    CancelToken, Config, EntryOutcome, EntryReport, Executor, Operand, OutputLine, Problem, Reporter,
+    Selection, Selector, Session, Severity, Split, Standard, Status, Tally, lock,
 };
-use haul_sys::{EntryType, Errno, Names, Times, c_string, stat};
+use haul_sys::{EntryType, Errno, NameArena, Times, c_string, stat};
 
 pub use deleter::Deleter;
 pub use kind::DeleteKind;
 pub use options::{Limit, Options};
 
 use deleter::Surveyed;
-use survey::{Counterpart, Found, Survey};
+use survey::{DeletionSurvey, Found, TargetCounterpart};
 
 /// A deletion to run.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub struct DeleteRequest<'a> {
 pub fn run<R>(
     executor: &impl Executor<Deleter>,
     request: DeleteRequest<'_>,
-    report: &dyn Report,
+    report: &dyn Reporter,
     copy: impl FnOnce(&dyn Fn(Status) -> Status) -> R,
 ) -> Result<R, Problem> {
     let DeleteRequest { source, target, options, config, cancel } = request;
@@ -167,8 +167,8 @@ fn survey(
             return Found::default();
         }
     };
-    let survey = Survey::new(options.clone(), cancel.clone());
-    match session.operand(source, Counterpart::of_operand(held, c_string(split.name))) {
+    let survey = DeletionSurvey::new(options.clone(), cancel.clone());
+    match session.operand(source, TargetCounterpart::of_operand(held, c_string(split.name))) {
         Ok(operand) => drop(session.run_alone(&survey, [operand])),
         Err(problem) => session.report.problem(problem),
     }
@@ -192,7 +192,7 @@ fn directories(operand: &Operand<Surveyed>) -> impl Iterator<Item = usize> {
 
 /// Returns an operand of the directories only, or of all others, if there are any.
 fn only(operand: &Operand<Surveyed>, directories: bool) -> Option<Operand<Surveyed>> {
-    let mut names = Names::new();
+    let mut names = NameArena::new();
     for index in 0..operand.names.len() {
         let entry = operand.names.entry(index);
         if (entry.kind == EntryType::Directory) == directories {
@@ -213,7 +213,7 @@ impl Problems {
     }
 
     /// Reports them. Returns true if there are any.
-    fn pass_on(&self, report: &dyn Report) -> bool {
+    fn pass_on(&self, report: &dyn Reporter) -> bool {
         let problems = std::mem::take(&mut *lock(&self.0));
         let failed = !problems.is_empty();
         problems.into_iter().for_each(|problem| report.problem(problem));
@@ -221,7 +221,7 @@ impl Problems {
     }
 }
 
-impl Report for Problems {
+impl Reporter for Problems {
     fn count(&self, _more: Tally) {}
 
     fn problem(&self, problem: Problem) {
@@ -231,7 +231,7 @@ impl Report for Problems {
         }
     }
 
-    fn line(&self, _line: Line) {}
+    fn line(&self, _line: OutputLine) {}
 
     fn output(&self, _stream: Standard, _bytes: &[u8]) {}
 
@@ -239,9 +239,9 @@ impl Report for Problems {
 }
 
 /// Passes on the reports of a deletion without the counts of its walk, which are not the copy's.
-struct OnlyDeleted<'a>(&'a dyn Report);
+struct OnlyDeleted<'a>(&'a dyn Reporter);
 
-impl Report for OnlyDeleted<'_> {
+impl Reporter for OnlyDeleted<'_> {
     fn count(&self, more: Tally) {
         self.0.count(Tally { deleted: more.deleted, ..Tally::default() });
     }
@@ -250,7 +250,7 @@ impl Report for OnlyDeleted<'_> {
         self.0.problem(problem);
     }
 
-    fn line(&self, line: Line) {
+    fn line(&self, line: OutputLine) {
         self.0.line(line);
     }
 

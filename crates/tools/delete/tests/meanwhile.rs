@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use haul_delete::{DeleteKind, DeleteRequest, Limit, Options};
-use haul_flow::{Alone, CancelToken, Config, Line, Problem, Report, Standard, Status, Tally};
+use haul_flow::{Alone, CancelToken, Config, OutputLine, Problem, Reporter, Standard, Status, Tally};
 use haul_testkit::Sandbox;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Reports {
     counted: Mutex<Tally>,
 }
 
-impl Report for Reports {
+impl Reporter for Reports {
     fn count(&self, more: Tally) {
         *self.counted.lock().unwrap() += more;
     }
@@ -28,7 +28,7 @@ impl Report for Reports {
         self.problems.lock().unwrap().push(problem);
     }
 
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn output(&self, _: Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }

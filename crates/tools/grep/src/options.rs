@@ -23,7 +23,7 @@ pub enum Show {
 
 /// Which output lines are prefixed with the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Names {
+pub enum NamePrefix {
     /// All lines.
     Always,
     /// Lines of files found by recursion, but not of operands.
@@ -67,7 +67,7 @@ pub enum Devices {
 
 /// The order of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum ResultOrder {
     /// The order in which they are found.
     Entry,
     /// In operand order.
@@ -164,7 +164,7 @@ pub struct GrepOptions {
     /// Maximum number of selected lines per file (`-m`).
     pub max: Option<u64>,
     /// Which output lines are prefixed with the file's name.
-    pub names: Names,
+    pub names: NamePrefix,
     /// Prefixes lines with their numbers (`-n`).
     pub numbers: bool,
     /// Prefixes lines with their byte offsets (`-b`).
@@ -200,7 +200,7 @@ pub struct GrepOptions {
     /// Flushes after every line (`--line-buffered`).
     pub line_buffered: bool,
     /// Order of the results.
-    pub order: Order,
+    pub order: ResultOrder,
     /// Device and inode of the regular file that output goes to, which must not be searched.
     pub output: Option<(u64, u64)>,
 }

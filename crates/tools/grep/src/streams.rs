@@ -8,7 +8,7 @@ use haul_sys::{
 };
 
 use super::Grep;
-use super::content::{Stream, Until};
+use super::content::{ContentStream, Until};
 use super::page::JUDGED_BYTES;
 
 // GNU grep's, since binary content is judged per read.
@@ -34,7 +34,7 @@ impl Grep {
         source: impl AsFd,
         status: &Stat,
     ) -> Stopped {
-        let mut stream = Stream::new(self.page(entry, Some(status)));
+        let mut stream = ContentStream::new(self.page(entry, Some(status)));
         let mut buffer = vec![0; READ_BYTES];
         let (mut room, mut left) = (READ_BYTES, bytes_left(&source, status));
         let mut seems_empty = status.kind == FileType::Regular && status.size == 0;

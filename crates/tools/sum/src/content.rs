@@ -11,7 +11,7 @@ use haul_flow::{BLOCK_BYTES, Block, Context, Entry, FlowKind, OpenFile, OpenSour
 use haul_flow::{Holes, Transfer, lock};
 use haul_sys::{Advice, Buffer, Errno, Error, Fd, Operation, advise_range, read_all, read_on, stat};
 
-use super::large::Large;
+use super::large::LargeHash;
 use super::task::{FileResult, Task};
 use super::{SumKind, Summer};
 
@@ -25,10 +25,10 @@ const AHEAD_BYTES: u64 = 4 << 20;
 /// A file whose blocks are being hashed.
 pub struct Hashing {
     task: Task,
-    state: Mutex<State>,
+    state: Mutex<ContentState>,
 }
 
-struct State {
+struct ContentState {
     /// `None` once it is finished, or if a block was missing.
     hash: Option<StreamHash>,
     result: Option<FileResult>,
@@ -59,7 +59,7 @@ impl Summer {
             let result = self.hash_to_end(cx, opened.source, &task);
             self.conclude(cx, entry, &task, result);
         } else if is_large && algorithm == Algorithm::Blake3 {
-            Large::begin(cx, entry.clone(), opened.source, size, task);
+            LargeHash::begin(cx, entry.clone(), opened.source, size, task);
             return Start::Deferred;
         } else if is_large {
             let result = self.hash_in_order(cx, opened.source, size, algorithm).and_then(|digest| {
@@ -69,7 +69,7 @@ impl Summer {
             });
             self.conclude(cx, entry, &task, result);
         } else {
-            let state = Mutex::new(State { hash: Some(StreamHash::new(algorithm)), result: None });
+            let state = Mutex::new(ContentState { hash: Some(StreamHash::new(algorithm)), result: None });
             let own = Hashing { task, state };
             return Start::Inspect { own, transfer: Transfer::Blocks(Holes::Read) };
         }

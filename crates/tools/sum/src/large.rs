@@ -28,17 +28,17 @@ use super::task::Task;
 /// Length of a piece, in bytes: a power of two, so that it is one subtree of the hash.
 const PIECE_BYTES: u64 = 4 << 20;
 
-pub(super) struct Large {
+pub(super) struct LargeHash {
     entry: Entry<Summer>,
     task: Task,
     size: u64,
     hash: TreeHash,
     /// Start of the next piece.
     next: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LargeState>,
 }
 
-struct State {
+struct LargeState {
     /// Workers that may have a piece in hand.
     workers: usize,
     /// `None` once the file is finished. Helpers may come long after that, and must not keep
@@ -47,7 +47,7 @@ struct State {
     failure: Option<Error>,
 }
 
-impl Large {
+impl LargeHash {
     /// Hashes a file, with the help of other workers. Completes the entry, now or later.
     pub(super) fn begin(
         cx: &Context<'_, Summer>,
@@ -56,7 +56,7 @@ impl Large {
         size: u64,
         task: Task,
     ) {
-        let state = State { workers: 1, source: Some(Arc::clone(source)), failure: None };
+        let state = LargeState { workers: 1, source: Some(Arc::clone(source)), failure: None };
         let (hash, next) = (TreeHash::new(), AtomicU64::new(0));
         let large = Arc::new(Self { entry, task, size, hash, next, state: Mutex::new(state) });
         let others = size.div_ceil(PIECE_BYTES).saturating_sub(1);

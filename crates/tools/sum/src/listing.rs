@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_digest::manifest::{Record, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
-use haul_flow::{Problem, Report, Standard, lock};
+use haul_flow::{Problem, Reporter, Standard, lock};
 use haul_sys::{Identity, c_string};
 
 use super::SumKind;
@@ -101,7 +101,7 @@ pub struct FileHash {
 
 /// The hashes of a run.
 pub(super) struct Hashes {
-    state: Mutex<State>,
+    state: Mutex<ListingState>,
 }
 
 /// What the hashes are listed as.
@@ -115,7 +115,7 @@ enum List {
     Values(Vec<FileHash>),
 }
 
-struct State {
+struct ListingState {
     list: List,
     /// Files of operands that are not written yet.
     waiting: BTreeMap<usize, Vec<UnlistedHash>>,
@@ -147,7 +147,7 @@ impl Hashes {
 
     fn new(list: List) -> Self {
         let (waiting, over) = (BTreeMap::new(), BTreeSet::new());
-        Self { state: Mutex::new(State { list, waiting, over, turn: 0, has_failed: false }) }
+        Self { state: Mutex::new(ListingState { list, waiting, over, turn: 0, has_failed: false }) }
     }
 
     /// Returns the values that were listed.
@@ -166,7 +166,7 @@ impl Hashes {
     }
 
     /// Called when everything below an operand is complete. Writes what is due.
-    pub(super) fn end(&self, report: &dyn Report, index: usize) {
+    pub(super) fn end(&self, report: &dyn Reporter, index: usize) {
         let mut state = lock(&self.state);
         state.over.insert(index);
         while {
@@ -182,7 +182,7 @@ impl Hashes {
     }
 
     /// Writes the end. Returns true if everything was written.
-    pub(super) fn finish(&self, report: &dyn Report) -> bool {
+    pub(super) fn finish(&self, report: &dyn Reporter) -> bool {
         let mut state = lock(&self.state);
         if let List::Text { writer, text, .. } = &mut state.list {
             writer.end(text);
@@ -196,8 +196,8 @@ impl Hashes {
     }
 }
 
-impl State {
-    fn list(&mut self, report: &dyn Report, file: UnlistedHash) {
+impl ListingState {
+    fn list(&mut self, report: &dyn Reporter, file: UnlistedHash) {
         let UnlistedHash { path, size, digest } = file;
         let (writer, text) = match &mut self.list {
             List::Text { writer, text, .. } => (writer, text),
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    fn pass_on(&mut self, report: &dyn Report) {
+    fn pass_on(&mut self, report: &dyn Reporter) {
         let List::Text { text, manifest, .. } = &mut self.list else { return };
         let text = std::mem::take(text);
         match manifest {
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    fn note(&mut self, report: &dyn Report, outcome: Result<(), Problem>) {
+    fn note(&mut self, report: &dyn Reporter, outcome: Result<(), Problem>) {
         if let Err(problem) = outcome {
             self.has_failed = true;
             report.problem(problem);

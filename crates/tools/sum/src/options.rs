@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// An operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum SumOperand {
     /// Standard input.
     Input,
     /// A path.
@@ -39,7 +39,7 @@ impl Options {
 
 /// How hashes are listed.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct HashListing {
     /// The format.
     pub format: Format,
     /// Ends lines with NUL and escapes nothing.

@@ -20,7 +20,7 @@ pub enum Operation {
 
 /// Location of the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Archive {
+pub enum ArchivePath {
     /// Standard output when writing, standard input when reading (`-f -`).
     #[default]
     Standard,
@@ -112,7 +112,7 @@ pub struct Exclude {
 
 /// A member or file named by the user, with the `-C` directory in effect for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct TarOperand {
     /// Directory to look in or extract to: the path of the last `-C` before the name, joined with
     /// earlier ones if it is relative. `None` is the working directory at startup.
     pub directory: Option<CString>,
@@ -172,7 +172,7 @@ pub struct Options {
     /// Operation to perform.
     pub operation: Operation,
     /// Archive to operate on.
-    pub archive: Archive,
+    pub archive: ArchivePath,
     /// Compression of the archive.
     pub compression: Compression,
     /// Program that compresses the archive or, with `-d`, decompresses it, and its arguments
@@ -181,7 +181,7 @@ pub struct Options {
     /// Number of `-v` flags.
     pub verbose: u8,
     /// Files to archive, or members to extract or list; empty selects all members.
-    pub named: Vec<Named>,
+    pub named: Vec<TarOperand>,
     /// Directory that the last `-C` led to, for extracting all members.
     pub directory: Option<CString>,
     /// Patterns of files and members to leave out.

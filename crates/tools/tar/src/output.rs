@@ -15,7 +15,7 @@ use haul_sys::{
 };
 
 use super::TarKind;
-use super::options::{Archive, Compression, Options};
+use super::options::{ArchivePath, Compression, Options};
 use super::segment::BufferPool;
 
 /// Maximum bytes queued before workers that bring more block.
@@ -25,7 +25,7 @@ const QUEUED_BYTES_MAX: usize = 4 << 20;
 /// queue shrinks.
 const WRITES_PER_CALL: usize = 2;
 
-pub(super) struct Output {
+pub(super) struct ArchiveOutput {
     file: Arc<Fd>,
     name: Vec<u8>,
     /// True if every byte can be written at its offset at any time.
@@ -68,7 +68,7 @@ impl WriteQueue {
     }
 }
 
-impl Output {
+impl ArchiveOutput {
     /// Opens the archive file, emptied, or standard output.
     ///
     /// # Errors
@@ -76,8 +76,8 @@ impl Output {
     pub(super) fn create(options: &Options) -> Result<Self, Problem> {
         let Options { archive, compression, program, .. } = options;
         let (name, opened) = match archive {
-            Archive::Standard => (b"-".to_vec(), standard_stream(Standard::Output)),
-            Archive::File(path) => {
+            ArchivePath::Standard => (b"-".to_vec(), standard_stream(Standard::Output)),
+            ArchivePath::File(path) => {
                 let mode = Mode::new(0o666);
                 // Through a link if there is one: the user named the archive.
                 (path.to_bytes().to_vec(), open_path(path, Open::create_through(mode)))
@@ -88,10 +88,10 @@ impl Output {
         let is = stat(&file).map_err(cannot)?;
         let is_file = is.kind == FileType::Regular;
         let is_plain = *compression == Compression::None && program.is_empty();
-        let is_positioned = is_file && *archive != Archive::Standard && is_plain;
+        let is_positioned = is_file && *archive != ArchivePath::Standard && is_plain;
         // Only if it has content: ext4 flushes a truncated file to disk when it is closed, and the
         // close waits for that.
-        if is_file && *archive != Archive::Standard && is.size > 0 {
+        if is_file && *archive != ArchivePath::Standard && is.size > 0 {
             truncate(&file, 0).map_err(cannot)?;
         }
         let (file, filter) = match program.first() {

@@ -25,7 +25,7 @@ mod settings;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use haul_engine::{ENGINES, Engine, Listed, Ops, Setup};
+use haul_engine::{ENGINES, Engine, EngineEntry, EngineSetup, Ops};
 
 use crate::compare::Verdict;
 use crate::error::{Error, Result};
@@ -81,7 +81,7 @@ pub(crate) fn aio(
 }
 
 /// Finds the engines asked for, and those the kernel refuses.
-fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>, Vec<Refused>)> {
+fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static EngineEntry>, Vec<Refused>)> {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for listed in
         ENGINES.iter().filter(|listed| names.is_empty() || names.iter().any(|name| name == listed.name))
@@ -97,9 +97,9 @@ fn engines(names: &[String], settings: Settings) -> Result<(Vec<&'static Listed>
     Ok((usable, refused))
 }
 
-fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
+fn make(listed: &EngineEntry, settings: Settings) -> Result<Box<dyn Engine>> {
     // Several operations in flight per file; engines with a choice then keep writes in flight, too.
-    let setup = Setup { ops: Some(Ops::Multi), ..Setup::of_depth(settings.depth) };
+    let setup = EngineSetup { ops: Some(Ops::Multi), ..EngineSetup::of_depth(settings.depth) };
     listed.make(&setup).map_err(|error| {
         Error::Refused(format!(
             "the engine {} cannot be had here: {error:#}; nothing was written",
@@ -110,7 +110,7 @@ fn make(listed: &Listed, settings: Settings) -> Result<Box<dyn Engine>> {
 
 struct Benchmark<'a> {
     file: TestFile,
-    engines: Vec<&'static Listed>,
+    engines: Vec<&'static EngineEntry>,
     report: Report,
     output: &'a mut dyn Write,
     progress: &'a mut dyn Write,
@@ -143,7 +143,7 @@ impl Benchmark<'_> {
         Ok(rows.filter_map(|(listed, result)| result.row(listed.name, pattern, kind, direct)).collect())
     }
 
-    fn round(&mut self, listed: &Listed, order: &Order, kind: Transfer) -> Result<Round> {
+    fn round(&mut self, listed: &EngineEntry, order: &Order, kind: Transfer) -> Result<Round> {
         let settings = self.report.settings;
         if self.file.drop_cache()? == Dropped::AsFarAsKnown {
             self.report.cache_checked = false;

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use haul_tar::{Named, Operation};
+use haul_tar::{Operation, TarOperand};
 
 use super::words::{c_string, numbered_lines};
 use super::{Excluding, Step};
@@ -69,7 +69,7 @@ impl Arguments for Line {
 /// Names, and what else the steps to them say.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    pub(super) named: Vec<Named>,
+    pub(super) named: Vec<TarOperand>,
     /// Directory that the last `-C` led to.
     pub(super) directory: Option<CString>,
     /// Exclusions in lists.
@@ -98,7 +98,7 @@ impl Names {
             }
             Step::Name(name) => {
                 let (directory, no_recursion) = (self.directory.clone(), self.no_recursion);
-                self.named.push(Named { directory, name: c_string(name)?, no_recursion });
+                self.named.push(TarOperand { directory, name: c_string(name)?, no_recursion });
             }
             Step::Recursion(recursion) => self.no_recursion = !recursion,
             Step::Exclude(excluding) => self.excluding.push(excluding.clone()),
@@ -244,7 +244,7 @@ mod tests {
         let [name, to] = [|name: &str| Step::Name(name.into()), |name: &str| Step::Directory(name.into())];
         let steps = [name("a"), to("d"), name("b"), to("e"), name("c"), to("/f"), name("g")];
         let names = Names::of(&steps, false, Operation::Create).unwrap();
-        let of = |named: &Named| {
+        let of = |named: &TarOperand| {
             let text = |text: &CString| text.to_str().unwrap().to_owned();
             (named.directory.as_ref().map(text), text(&named.name))
         };

@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{Context, Creation, Problem};
 use haul_sys::{
-    Error, Fd, FileType, Mode, Owner, Pinned, ProcessIdentity, Special, Times, Timestamp, change_mode,
+    Credentials, Error, Fd, FileType, Mode, Owner, Pinned, Special, Times, Timestamp, change_mode,
     change_owner, change_times, set_xattr,
 };
 
@@ -73,7 +73,7 @@ pub(super) struct Rights {
     same_permissions: bool,
     /// Umask of the process that started the run.
     pub(super) umask: Mode,
-    process: ProcessIdentity,
+    process: Credentials,
     touch: bool,
     attributes: Attributes,
     xattrs: XattrSelection,

@@ -18,7 +18,7 @@ use haul_sys::{
 
 use super::Extractor;
 use super::attributes::{Object, Wanted};
-use super::content::{self, Map, Stored};
+use super::content::{self, Map, StoredContent};
 use super::resolver::{MemberDir, c_string, directory_request};
 use crate::format::MemberKind;
 use crate::read::member::Member;
@@ -131,7 +131,7 @@ impl Extractor {
         cx: &Context<'_, Self>,
         (member_dir, directory, name): (&MemberDir, &Fd, &CStr),
         (member, wanted, path): (&mut Member, &Wanted, &[u8]),
-        stored: &Stored<'_>,
+        stored: &StoredContent<'_>,
         when: When,
     ) -> MemberOutcome {
         let created = self.new_file((member_dir, directory), name, wanted, when);
@@ -143,7 +143,7 @@ impl Extractor {
         // A hole at the end shows only in the length.
         let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
         let outcome = sized
-            .map_err(content::Failure::Write)
+            .map_err(content::ContentFailure::Write)
             .and_then(|()| content::put(&file.fd, stored, 0, map.as_ref()));
         self.end_file(cx, file, wanted, path, outcome, member.size);
         MemberOutcome::Over
@@ -156,7 +156,7 @@ impl Extractor {
         file: NewFile,
         wanted: &Wanted,
         path: &[u8],
-        outcome: Result<(), content::Failure>,
+        outcome: Result<(), content::ContentFailure>,
         size: u64,
     ) {
         let errors_before = cx.errors();
@@ -175,11 +175,15 @@ impl Extractor {
         }
     }
 
-    pub(super) fn content_problem(&self, failure: content::Failure, path: &[u8]) -> Problem {
+    pub(super) fn content_problem(&self, failure: content::ContentFailure, path: &[u8]) -> Problem {
         match failure {
-            content::Failure::Write(cause) => Problem::new(TarKind::CannotWrite).naming(path).because(cause),
-            content::Failure::Read(cause) => Problem::new(TarKind::CannotRead).naming(path).because(cause),
-            content::Failure::Ended => Problem::new(TarKind::UnexpectedEnd),
+            content::ContentFailure::Write(cause) => {
+                Problem::new(TarKind::CannotWrite).naming(path).because(cause)
+            }
+            content::ContentFailure::Read(cause) => {
+                Problem::new(TarKind::CannotRead).naming(path).because(cause)
+            }
+            content::ContentFailure::Ended => Problem::new(TarKind::UnexpectedEnd),
         }
     }
 

@@ -16,8 +16,8 @@ mod sparse;
 pub(crate) use filler::fill;
 pub use index::{Indexed, read_index, write_index};
 pub(crate) use kind::MemberKind;
-pub(crate) use member::{HeaderFields, Unfit, encode};
-pub(crate) use sparse::{SparseMap, Stored};
+pub(crate) use member::{FormatMisfit, HeaderFields, encode};
+pub(crate) use sparse::{SparseMap, StoredRun};
 
 pub(crate) const BLOCK_BYTES: u64 = 512;
 

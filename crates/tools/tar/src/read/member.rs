@@ -4,7 +4,7 @@ use haul_flow::Problem;
 use haul_sys::{Mode, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::header::{Dialect, Header};
+use super::header::{Dialect, ParsedHeader};
 use super::number::Number;
 use super::pax::Extended;
 use super::sparse::Extent;
@@ -69,7 +69,7 @@ fn value_of(name: &[u8], field: &'static str, number: Number, problems: &mut Vec
 
 impl Member {
     /// Merges a header with the extended headers before it.
-    pub(crate) fn of(header: Header, extended: Extended, problems: &mut Vec<Problem>) -> Self {
+    pub(crate) fn of(header: ParsedHeader, extended: Extended, problems: &mut Vec<Problem>) -> Self {
         let name = extended.path.unwrap_or(header.name);
         let kind = MemberKind::of_letter(header.kind, &name);
         let id = |given: Option<u64>, field: &'static str, number: Number, problems: &mut Vec<Problem>| {
@@ -150,7 +150,7 @@ impl Member {
     }
 }
 
-impl Header {
+impl ParsedHeader {
     /// True if it is an old GNU header of a sparse file.
     pub(crate) fn is_old_sparse(&self) -> bool {
         self.kind == b'S' && self.dialect == Dialect::Gnu
