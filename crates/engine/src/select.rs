@@ -77,8 +77,8 @@ impl EngineEntry {
     }
 }
 
-/// How many operations are in flight per file, and how they are submitted, for engines that can
-/// have several in flight.
+/// Mode of submission, for engines that can have several operations in flight: how many of them
+/// per file, and in which calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ops {
     /// One pair of a read and a write per file, several files.
@@ -94,7 +94,7 @@ pub enum Ops {
 pub struct EngineSetup {
     /// Number of operations the worker wants in flight, if the engine can have several.
     pub queue_depth: usize,
-    /// How operations are submitted; `None` selects the engine's fastest mode in measurements.
+    /// Mode of submission; `None` selects the engine's fastest mode in measurements.
     pub ops: Option<Ops>,
     /// True to register files with the kernel once, instead of passing them with each operation.
     pub direct_descriptors: bool,

@@ -109,7 +109,7 @@ mod io_uring_direct_descriptors {
     }
 }
 
-/// As configured by `--ops` and the related switches.
+/// The configuration of `--ops` and the related switches.
 mod io_uring_asked_for {
     plain_and_faulty! { crate::subject::asked_for() }
 }

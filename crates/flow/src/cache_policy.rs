@@ -47,7 +47,7 @@ pub(crate) struct Tail {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// How to write a range of a block.
+/// The next write of a range of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Writable {
     /// Write this range now.

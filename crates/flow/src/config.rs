@@ -1,13 +1,13 @@
-//! How a run uses the machine, and which entries it leaves out: plain data, lowered once from what
-//! the user typed.
+//! Configuration of a run: its use of the machine and its selection of entries. Plain data, lowered
+//! once from the command line.
 
 use haul_engine::{EngineChoice, Ops};
 
 use crate::limits::Limits;
 use crate::selection::Selection;
 
-/// How a run uses the machine, and what it leaves out. Fields left `None` are chosen by the run and
-/// logged under `--debug`.
+/// A run's use of the machine, and its selection. Values for fields left `None` are chosen by the
+/// run and logged under `--debug`.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Config {
     /// Number of workers.
@@ -20,7 +20,7 @@ pub struct Config {
     pub block_bytes: Option<usize>,
     /// Files a worker keeps open ahead of the one it copies, to keep the disk busy.
     pub look_ahead: Option<usize>,
-    /// How asynchronous engines use their operations.
+    /// Mode of submission of asynchronous engines.
     pub ops: Option<Ops>,
     /// Optimisations, each on or off.
     pub switches: Switches,
@@ -30,7 +30,7 @@ pub struct Config {
     /// Limits on what all workers and ranks do per second. `None` if there are none, and none will
     /// be set while the run goes on. Runs with clones of one configuration share its limits.
     pub limits: Option<Limits>,
-    /// Which entries are left out.
+    /// The entries to skip.
     pub selection: Selection,
 }
 

@@ -24,7 +24,7 @@ pub struct Policy {
     pub starts_workers_late: bool,
     /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
     pub backpressure: Option<Gauge>,
-    /// How many closed files may wait for [`Tool::close_file`](crate::Tool::close_file).
+    /// Bounds on the closed files that wait for [`Tool::close_file`](crate::Tool::close_file).
     pub closed_waiting: ClosedWaiting,
     /// True if files are flushed in the end: large ones are written to disk while they are copied.
     pub writes_back: bool,
@@ -43,7 +43,7 @@ pub struct ClosedWaiting {
     pub files_max: usize,
     /// Maximum length of all of them, in bytes.
     pub bytes_max: u64,
-    /// How long the first of them may wait, as long as others are closed.
+    /// Maximum time the oldest of them waits, while further files are closed.
     pub age_max: Duration,
 }
 
@@ -98,7 +98,7 @@ impl Probe {
     }
 }
 
-/// How the framework failed on an entry.
+/// A failure of the framework on an entry.
 #[derive(Clone, Copy, Debug)]
 pub enum EntryFailure<'a> {
     /// Its type is unknown, because `stat` failed: it was deleted, or is a dangling link.
@@ -173,7 +173,7 @@ pub struct OpenDir<'a> {
     pub source: Result<&'a Arc<Fd>, &'a Error>,
     /// Result of `stat`.
     pub stat: &'a Stat,
-    /// What the run's selection says about its entries; `None` if all are kept.
+    /// The selection's rules for its entries; `None` if all are kept.
     pub scope: Option<&'a Arc<Scope>>,
 }
 
@@ -200,7 +200,7 @@ pub struct OpenSource<'a> {
     pub first: Option<&'a [u8]>,
 }
 
-/// What to do with an opened directory.
+/// The tool's decision about an opened directory.
 pub enum Enter<D> {
     /// Visit its entries.
     Visit(D),
@@ -243,7 +243,7 @@ pub enum Holes {
     Skip,
 }
 
-/// What to do with a file that was opened and stat'ed.
+/// The tool's decision about a file that was opened and stat'ed.
 pub enum Start<F> {
     /// Copy its content to a target.
     Move {
@@ -308,7 +308,7 @@ pub struct Block<'a> {
     pub other: &'a [u8],
 }
 
-/// How much of a block to write to the target.
+/// The part of a block to write to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// All of it.

@@ -93,12 +93,12 @@ const CALLS_PER_WORKER: u64 = 2;
 /// suit the server.
 const LOW_LATENCY: f64 = 0.7;
 
-/// What a run has done so far.
+/// Progress of a run so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunProgress {
     /// Time since it began.
     pub(crate) elapsed: Duration,
-    /// What this process has used of the processors.
+    /// CPU usage of this process.
     pub(crate) usage: Usage,
     /// Steps of all workers.
     pub(crate) steps: u64,
@@ -107,7 +107,7 @@ pub(crate) struct RunProgress {
     pub(crate) call_times: CallTimes,
 }
 
-/// What a run did for a while.
+/// Measurements over one interval.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     workers: usize,
@@ -121,7 +121,7 @@ struct Observation {
     is_network: bool,
 }
 
-/// What is done with the next observation.
+/// Use of the next observation.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// Another number of workers may be wanted, from this time on.
@@ -362,7 +362,7 @@ mod tests {
         width: f64,
         work: Duration,
         waits: bool,
-        /// How often a step that waits does so.
+        /// Number of waits of a step that waits.
         waits_per_step: u64,
         /// Share of the speed that each worker beyond one per processor costs, by its locks.
         contention: f64,

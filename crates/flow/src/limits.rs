@@ -97,7 +97,7 @@ struct LimitState {
     operations: LimitClock,
 }
 
-/// What was done or is about to be done.
+/// An amount of work, done or about to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Load {
     /// Bytes of files moved.

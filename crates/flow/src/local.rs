@@ -91,7 +91,7 @@ pub struct Local<J> {
     sleepers: AtomicUsize,
     /// Workers that rest: those from this number on, which the first worker never is.
     resting_from: AtomicUsize,
-    /// How many of them rest already.
+    /// Number of them that rest already.
     resting: AtomicUsize,
     present: AtomicUsize,
     /// Maximum of `present`.

@@ -27,7 +27,7 @@ pub struct DirNode<D, O: ?Sized> {
     /// Result of `stat` when it was entered; `None` for an operand's directory, which is
     /// not visited.
     pub stat: Option<Stat>,
-    /// What the run's selection says about its entries; `None` if all are kept.
+    /// The selection's rules for its entries; `None` if all are kept.
     pub scope: Option<Arc<Scope>>,
     /// The tool's state for it.
     pub own: D,

@@ -259,14 +259,14 @@ impl From<EntryOutcome> for Tally {
     }
 }
 
-/// An entry and what became of it.
+/// An entry and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EntryReport {
-    /// What became of it.
+    /// Its outcome.
     pub outcome: EntryOutcome,
     /// Its path, as the user would write it.
     pub path: Vec<u8>,
-    /// Path of what was made of it, if anything.
+    /// Path of its target, if it has one.
     pub target: Option<Vec<u8>>,
     /// Length of its content, if that was moved.
     pub bytes: Option<u64>,

@@ -30,8 +30,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// Interval at which a sleeping worker checks for cancellation.
 const LOOKS: Duration = Duration::from_millis(100);
 
-/// How soon after the end of a wait the next one continues with its interval. Where room appears
-/// bit by bit, this bounds the number of messages.
+/// Maximum gap between two waits that count as one: the later one continues with the interval of
+/// the earlier. Where room appears bit by bit, this bounds the number of messages.
 const SAME_WAIT: Duration = Duration::from_secs(10);
 
 /// Blocks the workers of a run while a target's file system is full. Clones share one state.

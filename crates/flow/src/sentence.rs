@@ -6,7 +6,7 @@
 //! Invariant: a name fills one placeholder, whatever it contains
 //! (test: `a_name_with_a_placeholder_in_it_is_left_alone`).
 
-/// How a name is shown: what its placeholder in a sentence asks for.
+/// Form of a name in a sentence, as its placeholder asks for.
 ///
 /// The placeholder `{cause}` is not for a name, but for a reason that doesn't belong at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@ pub struct Session<'a> {
     pub cache: DirCache,
     /// The reporter.
     pub report: &'a dyn Reporter,
-    /// Which entries are left out.
+    /// The entries to skip.
     pub selector: Selector,
     /// Requested use of the machine.
     pub config: &'a Config,

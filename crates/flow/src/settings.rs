@@ -127,7 +127,7 @@ pub struct Settings {
     /// Maximum directories kept open. If descriptors are so few that this is 0, there is one worker
     /// with one file in flight, whose blocking calls are never replaced by a ring.
     pub held: usize,
-    /// How an engine uses its operations; `None` for its own default.
+    /// Mode of submission; `None` for the engine's default.
     pub ops: Option<Ops>,
     /// Optimisations.
     pub switches: Switches,

@@ -461,7 +461,7 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Tells the owner, or the tool, that a file is closed, and completes its entry.
+    /// Passes a closed file to the owner, or to the tool, and completes its entry.
     pub(crate) fn close_file(&self, entry: Entry<T>, own: T::File, (moved, length): (bool, u64)) {
         if let Some(owner) = &entry.node.owner {
             return owner.close_file(self, &entry, own, moved);

@@ -28,7 +28,7 @@ pub struct Started(Child);
 #[derive(Debug)]
 pub struct Filter(Child);
 
-/// How a child failed. `Display` uses the words of a shell.
+/// A child's failure. `Display` uses the words of a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// Its non-zero exit status.

@@ -13,7 +13,7 @@ use crate::gate;
 use crate::open::{Open, open_path};
 use crate::operation::Operation;
 
-/// What a read or write leaves in the page cache.
+/// Effect of a read or write on the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
     /// Leave it to the kernel.
@@ -317,7 +317,7 @@ pub fn is_reference(file: impl AsFd) -> Result<bool> {
     )
 }
 
-/// What to look for in a sparse file.
+/// Target of a seek in a sparse file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// The next stored byte.

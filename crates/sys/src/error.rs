@@ -73,8 +73,8 @@ pub fn reason(error: &io::Error) -> String {
     text
 }
 
-/// What glibc's `strerror` says where musl's says something else, for the errors of file systems
-/// and of networks below them. GNU cp's users and scripts know these words.
+/// The messages of glibc's `strerror` that differ from musl's, for errors of file systems and of
+/// the networks below them. Users and scripts of GNU cp know them.
 #[cfg(any(test, target_env = "musl"))]
 const WORDS_OF_GLIBC: [(Errno, &str); 26] = [
     (Errno::IO, "Input/output error"),

@@ -66,7 +66,7 @@ const ATTEMPTS_MAX: u8 = 2;
 /// Maximum consecutive calls that fail with `EAGAIN` without progress, before AIO is given up.
 const STALLS_MAX: u32 = 64;
 
-/// How long to wait if the caller wants more than one completion.
+/// Duration of a wait for more than one completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
     /// Until the first completion: whatever can continue, continues.

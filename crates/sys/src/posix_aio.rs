@@ -81,14 +81,14 @@ const DEPTH_MAX: usize = 4096;
 /// Maximum threads to ask the C library for. Further requests wait in its queue.
 const THREADS_MAX: usize = 64;
 
-/// How long drop waits for the next completion before it gives up.
+/// Maximum time that drop waits for the next completion before it gives up.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a wait may bring nothing before lost notifications are looked for.
+/// Time without a completion after which a wait checks for lost notifications.
 ///
-/// Long at first, because hardly any is ever lost. Where no more threads may be started, every one
-/// is, so a loss makes the next waits short. Each that turns out to have lost nothing makes them
-/// longer again, which bounds the polling of requests that are only slow.
+/// Long at first, because losses are rare. Where no more threads may be started, every notification
+/// is lost, so a loss makes the next waits short. Each search that finds nothing makes them longer
+/// again, which bounds the polling of requests that are only slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 struct Patience(Duration);
 
@@ -105,7 +105,7 @@ impl Patience {
     }
 }
 
-/// How requests are passed to the C library.
+/// Method of passing requests to the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AioPassing {
     /// Each at once, with a call of its own. The write of a pair is passed by the notification of

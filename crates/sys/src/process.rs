@@ -188,12 +188,12 @@ pub fn precise_clock() -> Timestamp {
     read(ClockId::Realtime)
 }
 
-/// What this process has used of the processors.
+/// CPU usage of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Processor time of all its threads.
     pub processor_time: Duration,
-    /// How often a thread has given up its processor because it had to wait.
+    /// Voluntary context switches: a thread gave up its processor because it had to wait.
     pub waits: u64,
 }
 

@@ -159,7 +159,7 @@ impl Stat {
     /// Returns true if the file has holes: fewer blocks are allocated than its size needs.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
-        // As GNU cp decides it (`is_probably_sparse` in copy.c).
+        // GNU cp's rule (`is_probably_sparse` in copy.c).
         self.kind == FileType::Regular && self.blocks < self.size / 512
     }
 }

@@ -97,7 +97,7 @@ fn host() -> u64 {
     *HOST
 }
 
-/// What `/proc` says about a process.
+/// Data about a process from `/proc`.
 struct Life {
     /// When it started, in ticks since boot.
     started: u64,

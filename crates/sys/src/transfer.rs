@@ -36,7 +36,7 @@ pub enum TransferRequest {
         buffer: Buffer,
         /// Maximum bytes to read; no more than the buffer's capacity.
         length: usize,
-        /// What the read leaves in the page cache.
+        /// Effect of the read on the page cache.
         cache: CacheMode,
     },
     /// Write from a buffer.
@@ -49,7 +49,7 @@ pub enum TransferRequest {
         buffer: Buffer,
         /// Range of bytes in the buffer.
         range: Range<usize>,
-        /// What the write leaves in the page cache.
+        /// Effect of the write on the page cache.
         cache: CacheMode,
     },
     /// Read into a buffer, and write what was read to the same offset of another file. Use it
@@ -66,7 +66,7 @@ pub enum TransferRequest {
         buffer: Buffer,
         /// Maximum bytes to copy; no more than the buffer's capacity.
         length: usize,
-        /// What both leave in the page cache.
+        /// Effect of both on the page cache.
         cache: CacheMode,
     },
     /// Wait until the file's data and metadata are on disk.

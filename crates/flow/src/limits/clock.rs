@@ -8,7 +8,7 @@ const LATE_MAX: f64 = 0.1;
 /// Maximum wait before the clock is read again, in seconds, so that no limit overflows: a year.
 const WAIT_MAX: f64 = 3e7;
 
-/// How long the amount that a process requests in advance lasts.
+/// Duration that the amount requested in advance lasts.
 const AHEAD: Duration = Duration::from_millis(100);
 
 /// Maximum amount of a request: what the limit allows in this time, in seconds.
@@ -20,7 +20,7 @@ pub(super) struct LimitClock {
     /// `None` if there is no limit.
     pub(super) per_second: Option<f64>,
     used: f64,
-    /// As of `read`, or all that was granted.
+    /// The amount at the time `read`, or the sum of all grants.
     allowed: f64,
     /// When the clock was last read; `None` if it never ran.
     read: Option<Instant>,
@@ -28,12 +28,12 @@ pub(super) struct LimitClock {
     requests: Option<Requests>,
 }
 
-/// What a process needs of rank 0's clock.
+/// A process's requests to rank 0's clock.
 #[derive(Debug)]
 struct Requests {
     /// Requested and not granted yet.
     outstanding: f64,
-    /// What was used until `since`, and in the time of length [`AHEAD`] before it.
+    /// The value of `used` at `since`, and the amount used in the [`AHEAD`] before that.
     before: f64,
     recent: f64,
     since: Instant,
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(clock.left(wanted), Duration::from_secs(5));
         clock.set(None, at(600));
         assert_eq!(clock.left(wanted), Duration::ZERO);
-        // What was moved without a limit isn't paid for later.
+        // Bytes moved without a limit aren't paid for later.
         clock.take(1 << 40, at(700));
         clock.set(Some(1000.0), at(800));
         assert_eq!(over_at(&mut clock, 100, at(800), begin), 900);

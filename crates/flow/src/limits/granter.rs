@@ -21,7 +21,7 @@ pub struct Granter<P> {
 struct GrantRequest<P> {
     process: P,
     amount: u64,
-    /// What must be allowed by the clock.
+    /// The value of `allowed` at which the request is granted.
     wanted: f64,
 }
 
@@ -217,7 +217,7 @@ mod tests {
         run.set(limit(RATE));
         assert_near(run.run(Duration::from_secs(20)).iter().sum(), 20 * RATE, "after a change");
         run.set(LimitValues { is_paused: true, ..limit(RATE) });
-        // What was granted before is less than what is moved in a third of a second.
+        // Earlier grants cover less than a third of a second.
         let paused: u64 = run.run(Duration::from_secs(50)).iter().sum();
         assert!(paused < RATE / 3, "{paused}");
         run.set(limit(2 * RATE));

@@ -43,7 +43,7 @@ pub(super) enum FileState<T: Tool> {
     ClosingSource(ClosingFile<T>),
 }
 
-/// What a file needs next.
+/// Next action for a file.
 pub(super) enum FileStep<T: Tool> {
     /// Submit a call, and continue with its outcome in this state.
     Call(FileState<T>, Call),

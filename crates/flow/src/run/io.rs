@@ -1,4 +1,4 @@
-//! What the files in flight use of their worker: buffers, a pipe, and what the engine can.
+//! A worker's resources for its files in flight: buffers, a pipe, and the engine's capabilities.
 
 use std::cell::OnceCell;
 
@@ -36,7 +36,7 @@ const RING_WORTH: usize = 32 * UNCACHED_WEIGHT;
 /// worth it for them.
 const CACHED_BYTES_MAX: u64 = 64 << 20;
 
-/// What the states of a file use of their worker: buffers, and what the engine can.
+/// A worker's resources for its files in flight.
 pub(super) struct Io {
     pub(super) settings: Settings,
     pub(super) caps: Caps,
@@ -48,7 +48,7 @@ pub(super) struct Io {
     pub(super) probed_device: Option<(u64, bool)>,
     /// Operations that the engine accepts beside the one about to be submitted, and that one.
     pub(super) room: usize,
-    /// How much a ring would have paid so far: see [`Io::note_uncached`].
+    /// Score in favour of a ring; see [`Io::note_uncached`].
     worth_of_ring: usize,
     /// Buffers that are not in use: of a whole block, and of each size in [`SMALL_BUFFERS`].
     pub(super) large_buffers: Vec<Buffer>,
@@ -146,7 +146,7 @@ impl Io {
         pipe.ok()
     }
 
-    /// Takes back the pipe, if it is empty. Otherwise the next copy gets a new one.
+    /// Keeps the pipe for the next copy, if it is empty. Otherwise that gets a new one.
     pub(super) fn return_pipe(&mut self, pipe: Option<Pipe>) {
         self.pipe = pipe;
     }
@@ -182,7 +182,7 @@ impl Io {
         }
     }
 
-    /// Takes back a buffer.
+    /// Recycles a buffer.
     pub(super) fn return_buffer(&mut self, buffer: Buffer) {
         match self.small_size(buffer.capacity()) {
             Some(size) => self.small_buffers[size].push(buffer),
@@ -209,7 +209,7 @@ impl Io {
         self.settings.switches.registered_buffers
     }
 
-    /// Takes back the buffer of a block that isn't needed.
+    /// Recycles the buffer of a block that isn't needed.
     pub(super) fn recycle(&mut self, block: Option<(Buffer, usize)>) {
         if let Some((buffer, _)) = block {
             self.return_buffer(buffer);

@@ -37,7 +37,7 @@ pub(crate) use turns::Turns;
 pub use walk::continue_dir;
 pub(crate) use worker::Worker;
 
-/// What a run needs besides its driver and operands.
+/// Parameters of a run, except for its driver and operands.
 pub struct RunSpec<'a, T> {
     /// The tool.
     pub tool: &'a T,
@@ -45,7 +45,7 @@ pub struct RunSpec<'a, T> {
     pub settings: Settings,
     /// The directory cache. It holds the operands' directories too.
     pub cache: &'a DirCache,
-    /// Which entries are left out.
+    /// The entries to skip.
     pub selector: &'a Selector,
     /// The reporter.
     pub report: &'a dyn Reporter,

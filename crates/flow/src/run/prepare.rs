@@ -1,5 +1,5 @@
-//! What happens to a file before its first byte moves: space is reserved, the kernel is advised,
-//! the cache policy is chosen, and the file is cut into ranges.
+//! Preparation of a file before its first byte moves: reserves space, advises the kernel, chooses
+//! the cache policy, and cuts the file into ranges.
 
 use std::ops::Range;
 

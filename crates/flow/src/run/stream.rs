@@ -89,7 +89,7 @@ enum Doing {
     },
 }
 
-/// What a stream needs next.
+/// Next action for a stream.
 pub(super) enum StreamStep<T: Tool> {
     /// Submit a call, and continue with its outcome.
     Call(Stream<T>, Call),

@@ -78,7 +78,7 @@ pub(super) fn is_selected<T: Tool>(
         .cache()
         .open(&entry.node.source)
         .and_then(|directory| stat_path(Some(&*directory), entry.name(), classified.follow));
-    // What can't be stat'ed is reported by whoever opens it.
+    // A failed `stat` is reported when the entry is opened.
     Ok(stat.is_err() || stat.is_ok_and(|stat| selector.admits(&stat)))
 }
 
@@ -180,7 +180,7 @@ fn open_directory<T: Tool>(
     }
 }
 
-/// Which part of a directory is listed.
+/// The part of a directory that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Window {
     First,

@@ -60,7 +60,7 @@ const HELD_BACK: Duration = Duration::from_micros(500);
 pub(crate) struct Worker<'r, T: Tool> {
     cx: Context<'r, T>,
     engine: Box<dyn Engine>,
-    /// What the states of a file use of the worker.
+    /// Resources for the files in flight.
     io: Io,
     may_change_engine: bool,
     reader: DirectoryReader,

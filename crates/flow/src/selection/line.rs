@@ -5,7 +5,7 @@
 //! expressions have neither backslashes nor named classes and may match a slash, and two stars
 //! within a name are not one.
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     /// True if the line begins with `!`.
@@ -14,7 +14,7 @@ pub(super) struct Rule {
     pub(super) pattern: RulePattern,
 }
 
-/// What a rule matches.
+/// The entries that a rule matches.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RulePattern {
     /// Entries of this name, in any directory.

@@ -22,7 +22,7 @@ pub struct NameList {
     contents: Contents,
 }
 
-/// What a list has in one directory.
+/// A list's entries in one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedNames {
     /// The names in it, and the directory itself if that is listed.
@@ -31,7 +31,7 @@ pub(super) struct ListedNames {
     pub(super) is_whole: bool,
 }
 
-/// What becomes of the contents of a directory that is listed.
+/// Treatment of the contents of a listed directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Everything in it is taken, listed or not.
@@ -47,7 +47,7 @@ pub struct RefusedName {
     pub number: usize,
     /// The name.
     pub name: Vec<u8>,
-    /// What is wrong with it.
+    /// The reason.
     pub why: BadName,
 }
 
@@ -105,7 +105,7 @@ impl NameList {
 
     /// Returns what the list has below an operand.
     pub(super) fn whole(&self) -> ListedNames {
-        // As many names as bytes, at most.
+        // At most one name per byte.
         let names = 0..u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         let is_listed = !names.is_empty() && self.name(0).is_empty();
         ListedNames { names, is_whole: is_listed && self.contents == Contents::All }

@@ -46,7 +46,7 @@ const IGNORE_FILE_BYTES_MAX: u64 = 16 << 20;
 const CACHE_TAG: &CStr = c"CACHEDIR.TAG";
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// Which entries a run leaves out. By default none.
+/// The entries that a run skips. By default none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// Lines as in a `.gitignore` file. The last that matches an entry decides.
@@ -79,12 +79,12 @@ pub struct Selector {
     limits: Selection,
 }
 
-/// What holds for the entries of one directory.
+/// Rules that apply to the entries of one directory.
 #[derive(Debug)]
 pub struct Scope {
     /// Path below the operand, ending in a slash; empty for the operand itself.
     path: Vec<u8>,
-    /// What the run's list of names has in the directory, if there is a list.
+    /// The names listed in this directory, if the run has a list.
     listed: Option<ListedNames>,
     ignore_files: Option<Arc<IgnoreFile>>,
     is_cache: bool,

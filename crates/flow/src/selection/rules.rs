@@ -15,7 +15,7 @@ use super::line::{NoRule, Rule, RulePattern};
 /// Maximum number of globs matched by one automaton, whose size is limited.
 const GLOBS_MAX: usize = 256;
 
-/// What a list of rules says about an entry.
+/// Verdict of a list of rules on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleVerdict {
     Exclude,

@@ -187,7 +187,7 @@ impl PosixControlBlock {
 /// If it did not accept all of them; [`PosixControlBlock::was_left_out`] finds those it didn't.
 ///
 /// # Safety
-/// As for [`PosixControlBlock::enqueue`], for each of them; there are no more than [`LIST_MAX`].
+/// Those of [`PosixControlBlock::enqueue`], for each block; there are at most [`LIST_MAX`].
 pub(super) unsafe fn enqueue_list<'a>(
     controls: impl Iterator<Item = &'a PosixControlBlock>,
 ) -> Result<(), Errno> {
@@ -208,7 +208,7 @@ pub(super) unsafe fn enqueue_list<'a>(
 /// `aio_fsync` with the signature of the other calls.
 ///
 /// # Safety
-/// As for `aio_fsync`.
+/// Those of `aio_fsync`.
 unsafe extern "C" fn synchronize(block: *mut libc::aiocb) -> c_int {
     // SAFETY: upheld by our caller.
     unsafe { libc::aio_fsync(libc::O_SYNC, block) }

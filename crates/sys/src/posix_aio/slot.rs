@@ -141,7 +141,7 @@ impl PosixAioSlot {
         Err(Over)
     }
 
-    /// Takes back a slot whose operation the C library did not accept.
+    /// Frees a slot whose operation the C library did not accept.
     ///
     /// # Safety
     /// The caller prepared the operation, it will not be notified, and nobody else can have seen

@@ -12,7 +12,7 @@ use super::request::{FIRST, SECOND};
 use super::slot::mark;
 use super::{CANCELLATION, Ring};
 
-/// How long drop waits for the next completion before it leaks the rest.
+/// Maximum time that drop waits for the next completion before it leaks the rest.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Ring {

@@ -49,7 +49,7 @@ pub enum RingRequest {
         directory: Arc<Fd>,
         /// The name, a single component.
         name: Name,
-        /// How to open it.
+        /// Flags and mode.
         how: Open,
     },
     /// `statx` an open file.

@@ -37,7 +37,7 @@ pub(super) struct RingSetup {
     pub(super) ring: IoUring,
     /// Supported operations, in the order of [`OPERATIONS`].
     pub(super) supported: [bool; OPERATIONS.len()],
-    /// How many of [`FLAGS`] the kernel refused, from the front.
+    /// Number of [`FLAGS`] that the kernel refused, from the front.
     refused: usize,
 }
 

@@ -90,7 +90,7 @@ fn what_goes_through_a_pipe_arrives_at_the_same_offset() {
     let folder = open_path(c"/", Open::DIRECTORY).unwrap();
     let (pipe, copied) = pipe.unwrap().copy(&folder, &target, 0, 1000);
     assert_eq!(copied, Ok(0));
-    // What can't be written is the target's error, and its bytes are left in the pipe.
+    // A failed write reports the target's error and leaves the bytes in the pipe.
     let (pipe, copied) = pipe.unwrap().copy(&source, &source, 0, 1000);
     assert!(copied.unwrap_err().is(Errno::BADF));
     assert!(pipe.is_none());

@@ -1,4 +1,4 @@
-//! What the asynchronous interfaces own: buffers and descriptors in flight.
+//! Ownership in the asynchronous interfaces: buffers and descriptors in flight.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

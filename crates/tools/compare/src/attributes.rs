@@ -16,7 +16,7 @@ use super::options::Attributes;
 /// The SELinux label, which is not compared: a copy gets the label of its location.
 const SECURITY_LABEL: &CStr = c"security.selinux";
 
-/// How an entry's attributes are read.
+/// Access to an entry's attributes.
 pub(super) enum Object<'a> {
     /// Through an open file.
     Open(&'a Fd),

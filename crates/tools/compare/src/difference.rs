@@ -41,7 +41,7 @@ impl EntryKind {
     }
 }
 
-/// Which side has an extended attribute.
+/// The side, or sides, that have an extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Has {
     Only(Side),
@@ -49,7 +49,7 @@ pub(super) enum Has {
     Both,
 }
 
-/// How two entries differ.
+/// A difference between two entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum What {
     /// One of them is missing; holds the directory and name on the side that has it.

@@ -1,6 +1,6 @@
 //! Compares from the device: files are read past the page cache (`O_DIRECT`).
 //!
-//! What was written is compared as it is stored, not as it is in memory. Direct reads begin at
+//! Written data is compared as it is stored, not as it is cached. Direct reads begin at
 //! multiples of a sector and ask for whole sectors, so the last one reaches beyond the file.
 
 use haul_flow::{BLOCK_BYTES, Context, Entry, OpenSource, Tally};

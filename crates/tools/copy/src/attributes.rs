@@ -45,9 +45,9 @@ pub(super) struct NewAttributes<'a> {
     pub(super) plain_mode: Option<Mode>,
     /// True if the copy inherited an ACL.
     pub(super) has_access_list: bool,
-    /// How and where the copy was created, if it is a new regular file.
+    /// Creation mode and directory of the copy, if it is a new regular file.
     pub(super) creation_mode: Option<(CreationMode, &'a TargetDirectory)>,
-    /// What the copy is called in messages.
+    /// The copy's name in messages.
     pub(super) place: CopyPlace<'a>,
 }
 
@@ -230,7 +230,7 @@ impl<'a> NewAttributes<'a> {
     fn give_mode(&self, mode: Mode) -> bool {
         if !self.copier.options.preserves(Preserve::MODE) {
             let Some(plain) = self.plain_mode else { return true };
-            // As with GNU, a default mode overrides an inherited ACL. An existing directory gets
+            // Like GNU cp: a default mode overrides an inherited ACL. An existing directory gets
             // its own mode back.
             let is_default = self.copier.options.default_mode && self.before.is_none();
             let freed = if is_default { self.object.remove(ACCESS_LIST) } else { Ok(()) };

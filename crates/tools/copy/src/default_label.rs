@@ -3,8 +3,8 @@
 //! The kernel has labeled the new file by the policy's transitions; only the type is replaced, as
 //! `restorecon` does. GNU cp asks the kernel for that context up front, with the same result.
 //!
-//! As with GNU cp, a failure is reported but does not affect the exit status, and files without a
-//! matching context, or that can't have one, are left alone.
+//! Like GNU cp, haul reports a failure without changing the exit status, and leaves files alone
+//! that have no matching context or can't have one.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -288,7 +288,7 @@ fn make_writable(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<Mo
     if !lacks_permission || !copy.options.existing.update.syncs() {
         return None;
     }
-    // What fails here fails again in the directory, and is reported there.
+    // A failure here repeats in the directory, and is reported there.
     let changed = match is_reference(directory) {
         Ok(true) => Pinned::of(directory).and_then(|pinned| pinned.change_mode(mode)),
         _ => change_mode(directory, mode),

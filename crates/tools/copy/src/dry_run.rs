@@ -4,9 +4,9 @@
 //! something, this looks at what has its name and prints the lines of `--verbose`. A directory that
 //! would be made gets the handle of one that doesn't exist, so that nothing is found in it.
 //!
-//! What shows only when it is tried is not foreseen: a source that can't be read, a target that
-//! can't be written, a full disk. Nor is what an earlier operand would have made: of two whose
-//! copies have one name, each is judged by itself.
+//! Failures that only show in the attempt are not foreseen: an unreadable source, an unwritable
+//! target, a full disk. Nor are the copies of earlier operands: if two operands have the same
+//! target, each is judged by itself.
 //!
 //! Invariant: no call from here writes (test: `a_dry_run_makes_no_call_that_writes`).
 

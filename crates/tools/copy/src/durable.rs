@@ -44,7 +44,7 @@ struct FileSystem {
     method: FlushMethod,
     /// Files written so far whose names wait for a flush.
     written: AtomicU64,
-    /// How many of these the flushes so far have covered, and the error of a flush that failed.
+    /// Number of these covered by the flushes so far, and the error of a flush that failed.
     flushed: Mutex<(u64, Option<Error>)>,
 }
 

@@ -18,7 +18,7 @@ use super::links::LinkedName;
 use super::mend::{self, Differences};
 use super::options::{Preserve, Update};
 
-/// What becomes of an entry of the target.
+/// Change to an entry of the target.
 #[derive(Clone, Copy)]
 pub(super) enum ItemizedChange<'a> {
     /// It is created or replaced. There may be a `stat` of what had its name.

@@ -122,7 +122,7 @@ fn has_other_names(copy: EntryCopy<'_>, source: &Stat) -> bool {
     copy.options.preserves(Preserve::LINKS) && (source.links > 1 || copy.follows())
 }
 
-/// What the journal knows of an entry that isn't open.
+/// State of an entry in the journal, for an entry that isn't open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// An earlier run has completed it, and nothing has changed since.

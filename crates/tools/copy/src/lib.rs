@@ -7,7 +7,7 @@
 //! `attributes.rs` is the last step of each. `existing.rs` decides what to do with an existing
 //! target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
 //!
-//! What is true of a copy that is interrupted is in `staged.rs` (`--atomic`), `durable.rs`
+//! The guarantees for an interrupted copy are in `staged.rs` (`--atomic`), `durable.rs`
 //! (`--fsync`), `verify.rs` (`--verify`, `--manifest`) and `journaled.rs` (`--resume`,
 //! `--journal`); docs/trust.md has the promises.
 
@@ -133,7 +133,7 @@ pub struct Copier {
     digests: Option<DigestSink>,
     /// The algorithm of these hashes, in every process.
     listed_hash: Option<Algorithm>,
-    /// Which entries are complete, if that is recorded.
+    /// Record of the complete entries, if there is one.
     journal: Option<JournalState>,
     /// Where files can be created without a name.
     unnamed_files: UnnamedFiles,

@@ -54,7 +54,7 @@ pub(super) fn mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &S
     }
 }
 
-/// How a target differs from its source, in what is preserved.
+/// Preserved attributes in which a target differs from its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
     pub(super) content: bool,
@@ -232,7 +232,8 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
     }
     let has = |(key, value): &(&CStr, &[u8])| match target.get(key) {
         Ok(there) => there == *value,
-        // What can't be set is no difference. Without an ACL, the target isn't as private.
+        // An attribute that can't be set is no difference, except for an ACL: without it, the
+        // target isn't as private.
         Err(cause) => {
             let is_lost = cause.is(Errno::OPNOTSUPP) && !is_list(key) && !copy.options.require_xattr;
             if is_lost {

@@ -6,7 +6,7 @@ use bitflags::bitflags;
 use haul_flow::BackupPlace;
 use haul_sys::{FileType, Identity, Stat};
 
-/// Which symbolic links in the source are followed.
+/// The symbolic links of the source that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Dereference {
     /// No links: they are copied as links (`-P`).
@@ -46,7 +46,7 @@ bitflags! {
     }
 }
 
-/// Which existing files are replaced (`--update`).
+/// The existing files that are replaced (`--update`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Update {
     /// All.
@@ -93,7 +93,7 @@ pub struct UpdateRule {
     pub keeps_newer: bool,
     /// Nothing is made where nothing is (`--existing`).
     pub only_existing: bool,
-    /// What exists stays as it is, but for directories (`--ignore-existing`).
+    /// Existing entries stay as they are, except for directories (`--ignore-existing`).
     pub only_missing: bool,
     /// Directories in the way of other files stay, because a deletion follows
     /// ([`CopyKind::InTheWay`](crate::CopyKind::InTheWay)).
@@ -108,7 +108,7 @@ impl UpdateRule {
     }
 }
 
-/// How the backup of a replaced file is named (`--backup`).
+/// Naming of the backup of a replaced file (`--backup`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Backup {
     /// No backup is made.
@@ -121,10 +121,10 @@ pub enum Backup {
     Numbered,
 }
 
-/// How existing targets are treated.
+/// Treatment of existing targets.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Existing {
-    /// Which files are replaced.
+    /// The files to replace.
     pub update: Update,
     /// Ask before replacing (`-i`); files are then copied one at a time.
     pub ask: bool,
@@ -163,7 +163,7 @@ impl Default for Existing {
     }
 }
 
-/// How a regular file is copied.
+/// Kind of copy that is made of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Make {
     /// A file with the same content.
@@ -196,10 +196,10 @@ pub enum Sparse {
     Never,
 }
 
-/// Which regular files get their own name only when they are complete (`--atomic`).
+/// The regular files that get their own name only when complete (`--atomic`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Atomic {
-    /// None: data is written under the target's name (`--no-atomic`).
+    /// No files: data is written under the target's name (`--no-atomic`).
     Never,
     /// New files of at least 1 MiB: a part of them may pass for the whole, and the name costs
     /// nothing against the data.
@@ -220,7 +220,7 @@ pub enum Fsync {
     Each,
 }
 
-/// How a copy is verified (`--verify`).
+/// Extent of verification (`--verify`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Verify {
     /// Not at all.
@@ -233,7 +233,7 @@ pub enum Verify {
     Both,
 }
 
-/// What happens when a source has changed while it was copied (`--if-changed`).
+/// Action when a source has changed while it was copied (`--if-changed`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum IfChanged {
     /// Changes are not looked for.
@@ -244,7 +244,7 @@ pub enum IfChanged {
     Retry(u32),
 }
 
-/// What happens when a target's file system is full, or a quota is used up (`--on-full`).
+/// Action when a target's file system is full, or a quota is used up (`--on-full`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum OnFull {
     /// The file is an error.
@@ -268,7 +268,7 @@ pub enum LayoutRule {
     },
 }
 
-/// How SELinux contexts, the xattr `security.selinux`, are treated.
+/// Treatment of SELinux contexts, the xattr `security.selinux`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Label {
     /// Like any other xattr.
@@ -291,9 +291,9 @@ pub struct CopyOptions {
     /// Copy directories with their content (`-r`). Without it, special files are read like
     /// regular ones.
     pub recursive: bool,
-    /// Which symbolic links are followed.
+    /// The symbolic links to follow.
     pub dereference: Dereference,
-    /// Which attributes are preserved.
+    /// The attributes to preserve.
     pub preserve: Preserve,
     /// Failing to preserve mode, ownership or timestamps is an error (`-p`, `--preserve=…`, `-a`).
     pub require_preserve: bool,
@@ -301,13 +301,13 @@ pub struct CopyOptions {
     pub require_xattr: bool,
     /// Silently skip xattrs the file system does not support (`-a`).
     pub reduce_diagnostics: bool,
-    /// How SELinux contexts are treated.
+    /// Treatment of SELinux contexts.
     pub label: Label,
     /// New files get the default mode instead of the source's (`--no-preserve=mode`).
     pub default_mode: bool,
-    /// How existing targets are treated.
+    /// Treatment of existing targets.
     pub existing: Existing,
-    /// How regular files are copied.
+    /// Kind of copy that is made of regular files.
     pub make: Make,
     /// Copy attributes only, no data (`--attributes-only`).
     pub attributes_only: bool,
@@ -321,15 +321,15 @@ pub struct CopyOptions {
     pub reflink: Reflink,
     /// Where the target gets holes.
     pub sparse: Sparse,
-    /// Which regular files get their own name only when they are complete.
+    /// The regular files that get their own name only when complete.
     pub atomic: Atomic,
     /// When the copy is made durable.
     pub fsync: Fsync,
-    /// How the copy is verified.
+    /// Extent of verification.
     pub verify: Verify,
-    /// What happens when a source has changed while it was copied.
+    /// Action when a source has changed while it was copied.
     pub if_changed: IfChanged,
-    /// What happens when a target's file system is full.
+    /// Action when a target's file system is full.
     pub on_full: OnFull,
     /// Placement of new files' data.
     pub layout: LayoutRule,
@@ -363,7 +363,7 @@ pub struct CopyOptions {
 pub struct TemporaryNames {
     /// Number shared by all runs with one journal.
     pub number: u64,
-    /// Which of those runs this is, starting at 1.
+    /// Number of this run among them, starting at 1.
     pub epoch: u32,
 }
 

@@ -345,7 +345,7 @@ impl<'a> Parents<'a> {
         let problem =
             |kind| move |cause: Error| Problem::new(kind).naming(changed.shown.clone()).because(cause);
         default_label::give(self.copier, object, &|| changed.shown.clone())?;
-        // As in GNU cp, a directory whose owner can't be set has its times.
+        // Like GNU cp: a directory whose owner can't be set still gets its times.
         if self.copier.options.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: changed.stat.accessed, modified: changed.stat.modified };
             object.touch(times).map_err(problem(CopyKind::ParentTimes))?;

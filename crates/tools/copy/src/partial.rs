@@ -52,7 +52,7 @@ pub(super) type KeptNames = Mutex<HashSet<CString>>;
 #[derive(Debug)]
 pub(super) struct Partial {
     key: EntryKey,
-    /// What earlier runs have recorded of it.
+    /// Its segments recorded by earlier runs.
     done: PartialFile,
     progress: Mutex<SegmentProgress>,
 }
@@ -161,7 +161,7 @@ fn open_again(
     }
     let file = if ticket.is_of_unchanged(source) { usable() } else { None };
     let Some(file) = file else {
-        // What was copied of it is useless. Usually it is gone.
+        // The partial copy is useless. Usually it is gone.
         remove(directory, ticket.name()).unwrap_or_default();
         return None;
     };

@@ -36,7 +36,7 @@ pub(super) enum TargetPlace {
 pub(super) struct ClearedPlace {
     /// The name that the old file was renamed to.
     pub(super) backup: Option<CString>,
-    /// What was there.
+    /// The entry that was there.
     pub(super) before: Option<Stat>,
 }
 
@@ -185,13 +185,13 @@ pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
     }
 }
 
-/// What a copy would do to its target.
+/// Effect that a copy would have on its target.
 pub(super) enum Foreseen {
     /// The copy would be made where nothing is.
     Made,
     /// It would not be made, because a dangling symbolic link is there.
     Dangling,
-    /// What is there would be overwritten or entered.
+    /// The existing entry would be overwritten or entered.
     Stays(Stat),
     /// It would be removed first.
     Removed,

@@ -19,11 +19,11 @@ use super::{Copier, CopyKind, CopyOptions, DigestSink, Label, Operands, default_
 /// A copy to run.
 #[derive(Clone, Copy)]
 pub struct CopyRequest<'a> {
-    /// What is copied where.
+    /// Sources and targets.
     pub operands: &'a Operands,
-    /// How entries are copied.
+    /// The options.
     pub options: &'a CopyOptions,
-    /// How the machine is used.
+    /// Use of the machine, and the selection.
     pub config: &'a Config,
     /// Cancel this to begin no more entries. Files that are being copied are completed.
     pub cancel: &'a CancelToken,
@@ -39,14 +39,14 @@ pub struct CopyRequest<'a> {
     pub deletion: Option<&'a dyn DeletionStep>,
 }
 
-/// What is deleted between two parts of a copy.
+/// A deletion between two parts of a copy.
 pub trait DeletionStep {
     /// Deletes, if the copy has succeeded so far. Returns `Failure` if something was not deleted,
     /// which was reported.
     fn delete(&self, copied: Status) -> Status;
 }
 
-/// How a copy ended.
+/// Outcome of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyOutcome {
     /// Everything was copied.

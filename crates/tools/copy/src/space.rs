@@ -1,4 +1,5 @@
-//! How much room a copy needs on its target's file system, for a warning before that is full.
+//! Estimate of the space that a copy needs on its target's file system, for a warning before that
+//! is full.
 //!
 //! The estimate is a lower bound, so that nobody is warned without need: what may share blocks with
 //! its source counts nothing, a file with holes counts what it occupies, and existing files are

@@ -73,7 +73,7 @@ enum TargetParent {
     There(Arc<DirHandle>, Option<CString>),
     /// The copy makes it.
     Missing,
-    /// What is copied there takes no room of interest.
+    /// Copies there take no room of interest.
     Irrelevant,
 }
 

@@ -43,13 +43,13 @@ use super::options::Verify;
 use super::ordered_hash::OrderedHash;
 use super::{Copier, CopyKind, durable};
 
-/// How often a piece is written again before the file is given up.
+/// Maximum number of times a piece is written again before the file is given up.
 const REPAIRS_MAX: u32 = 2;
 
 /// Number of targets that are read ahead, per worker.
 const LOOK_AHEAD: usize = 16;
 
-/// What is verified of a file.
+/// State of a file's verification.
 #[derive(Debug)]
 pub(super) struct Verification {
     /// The hash by the piece, if the target is verified or its BLAKE3 hash is wanted.
@@ -485,7 +485,7 @@ pub(super) fn problem_in_range(kind: CopyKind, path: Vec<u8>, range: &Range<u64>
 /// Reads a piece of the source again, which must still be what was copied.
 fn read_source_piece(copy: EntryCopy<'_>, written: &Written, range: &Range<u64>) -> Result<Vec<u8>, Problem> {
     let differs = || problem_in_range(CopyKind::Differs, copy.target_path(), range);
-    // What came through a pipe can't be read again.
+    // Data that came through a pipe can't be read again.
     let Some(expected) = &written.source else { return Err(differs()) };
     let source = open_source(copy, expected)?;
     let bytes = read_range(&source, range).map_err(|cause| unreadable(copy, cause))?;

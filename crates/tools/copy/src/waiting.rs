@@ -84,7 +84,7 @@ impl Reporter for SplitReporter<'_> {
     }
 
     fn entry(&self, entry: EntryReport) {
-        // As in `count`.
+        // See `count`.
         if entry.outcome != EntryOutcome::Directory || !self.is_second.load(Ordering::Relaxed) {
             self.report.entry(entry);
         }

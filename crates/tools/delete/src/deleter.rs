@@ -25,7 +25,7 @@ use haul_sys::{
 use super::kind::DeleteKind;
 use super::options::Options;
 
-/// What is known of a directory's entries.
+/// Survey results for a directory's entries.
 #[derive(Default)]
 pub struct Surveyed {
     /// The rules that hold for them, if any do.
@@ -62,7 +62,7 @@ impl Surveyed {
     }
 }
 
-/// What is done with the entries.
+/// Stage of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Count,

@@ -47,9 +47,9 @@ pub struct DeleteRequest<'a> {
     pub source: &'a CStr,
     /// The directory it was copied to.
     pub target: &'a CStr,
-    /// What is deleted.
+    /// The options.
     pub options: &'a Options,
-    /// How the machine is used, and what is left out.
+    /// Use of the machine, and the selection.
     pub config: &'a Config,
     /// Cancel this to delete no more.
     pub cancel: &'a CancelToken,

@@ -1,10 +1,10 @@
-//! What is deleted, as plain data.
+//! Options of a deletion, as plain data.
 
 use haul_flow::BackupPlace;
 use haul_sys::Identity;
 use serde::{Deserialize, Serialize};
 
-/// How much may be deleted.
+/// Maximum amount to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     /// At most so many entries.
@@ -28,12 +28,12 @@ impl Limit {
     }
 }
 
-/// What is deleted.
+/// Options of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// True if the selection protects nothing: what it leaves out is deleted too.
     pub excluded: bool,
-    /// How much may be deleted.
+    /// Maximum amount to delete.
     pub limit: Limit,
     /// True if directories make way for other files.
     pub makes_way: bool,

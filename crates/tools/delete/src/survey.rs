@@ -38,7 +38,7 @@ impl TargetCounterpart {
     }
 }
 
-/// What a survey has found.
+/// Results of a survey.
 #[derive(Default)]
 pub(super) struct Found {
     /// The entries that only the target has, by directory. In place of the inode number from the

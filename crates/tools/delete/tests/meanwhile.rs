@@ -1,5 +1,5 @@
-//! What others do to the trees between the survey and the deletion: nothing is removed that the
-//! survey hasn't seen, or that the source has by then.
+//! Changes to the trees between the survey and the deletion: no entry is removed that the survey
+//! hasn't seen, or that the source has by then.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -83,7 +83,7 @@ fn kinds(reports: &Reports) -> Vec<DeleteKind> {
 
 #[test]
 fn whatever_happens_meanwhile_nothing_outside_is_touched() {
-    // What is done, what stays of the target, and what is reported.
+    // The change, the remaining entries of the target, and the reports.
     let swap = |one: &str, other: &str| format!("mv {one} saved; mv {other} {one}; mv saved {other}");
     let link = |at: &str| format!("mv {at} moved; ln -s $PWD/outside {at}");
     let cases: &[(String, &[&str], &[DeleteKind])] = &[

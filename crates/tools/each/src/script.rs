@@ -128,7 +128,7 @@ impl Quotes {
     }
 }
 
-/// What ends a part of a script that has its own quotes.
+/// The end of a part of a script that has its own quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartEnd {
     /// The closing parenthesis of `$(`, when this many are open with it.
@@ -180,7 +180,7 @@ impl Scanner {
         Ok(self.quotes)
     }
 
-    /// Takes the first byte of the rest of a script.
+    /// Consumes the first byte of the rest of a script.
     fn step(&mut self, rest: &[u8]) {
         let Some(byte) = rest.first().copied() else { return };
         let last = self.last.replace(byte);

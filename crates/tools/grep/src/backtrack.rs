@@ -274,7 +274,7 @@ impl<'a> Backtracker<'a> {
     /// Branches: returns the first path unless this state was seen before, and pushes the others.
     fn part_ways(&mut self, program: &PatternProgram, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
         let step = state[STEP] as usize;
-        // What is never read again must not keep states apart.
+        // Slots that are never read again must not distinguish states.
         for slot in (0..program.slots).filter(|slot| program.live[step] & (1 << slot) == 0) {
             state[SLOTS + 2 * slot..][..2].fill(NONE);
         }

@@ -105,7 +105,7 @@ impl GrepSearch {
         if self.options.binary == Binary::Text || self.options.query.null_data {
             return None;
         }
-        // That NUL is in an earlier buffer: all of these lines are in the binary part.
+        // The NUL is in an earlier buffer, so all of these lines are in the binary part.
         if memchr::memchr(0, &bytes[..own]).is_some() {
             return Some(0);
         }
@@ -182,7 +182,7 @@ pub(super) struct ContentStream {
     offset: u64,
 }
 
-/// How far the bytes that have arrived can be searched.
+/// End of the received bytes that can be searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// Complete lines within whole GNU buffers.

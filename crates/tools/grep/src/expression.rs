@@ -27,7 +27,7 @@ use super::words::{self, Words};
 use haul_patterns::Refused;
 use haul_patterns::bracket::Alphabet;
 
-/// How a candidate line is confirmed.
+/// The check that confirms a candidate line.
 enum Exact {
     /// No check needed: the filter is exact.
     Sure,

@@ -525,7 +525,7 @@ impl Tool for Grep {
             self.not_begun(cx, entry);
         }
         let cause = match failure {
-            // As in GNU grep, an operand is visited before the exclusion rules are checked.
+            // Like GNU grep, which visits an operand before it checks the exclusion rules.
             EntryFailure::Classify(_) if !entry.is_operand() && self.leaves_out(entry) => {
                 return Reported::Yes;
             }

@@ -309,7 +309,7 @@ fn is_plain(text: &[u8], query: &Query) -> bool {
     };
     let is_known = || match str::from_utf8(text) {
         Ok(text) => !query.ignore_case || text.chars().all(|one| case::representative(one).is_some()),
-        // As a string, a stray byte would also be found inside characters.
+        // A string search would also find a stray byte inside characters.
         Err(_) => false,
     };
     !text.iter().any(|byte| special.contains(byte)) && (!query.utf8 || is_known())

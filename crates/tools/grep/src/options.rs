@@ -21,7 +21,7 @@ pub enum Show {
     Nothing,
 }
 
-/// Which output lines are prefixed with the file's name.
+/// The output lines that are prefixed with the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamePrefix {
     /// All lines.
@@ -32,7 +32,7 @@ pub enum NamePrefix {
     Never,
 }
 
-/// How files with binary content are treated.
+/// Treatment of files with binary content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Binary {
     /// Report that the file matches, without showing lines.
@@ -43,7 +43,7 @@ pub enum Binary {
     WithoutMatch,
 }
 
-/// How directory operands are treated.
+/// Treatment of directory operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Directories {
     /// Read like a file, which fails.
@@ -54,7 +54,7 @@ pub enum Directories {
     Recurse,
 }
 
-/// How devices, FIFOs and sockets are treated.
+/// Treatment of devices, FIFOs and sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Devices {
     /// Read.
@@ -163,7 +163,7 @@ pub struct GrepOptions {
     pub invert: bool,
     /// Maximum number of selected lines per file (`-m`).
     pub max: Option<u64>,
-    /// Which output lines are prefixed with the file's name.
+    /// The output lines that are prefixed with the file's name.
     pub names: NamePrefix,
     /// Prefixes lines with their numbers (`-n`).
     pub numbers: bool,
@@ -183,13 +183,13 @@ pub struct GrepOptions {
     pub separator: Option<Vec<u8>>,
     /// Colours, if enabled.
     pub colors: Option<Colors>,
-    /// How binary files are treated.
+    /// Treatment of binary files.
     pub binary: Binary,
-    /// How directory operands are treated.
+    /// Treatment of directory operands.
     pub directories: Directories,
     /// Follows symbolic links during recursion (`-R`).
     pub dereference: bool,
-    /// How devices are treated.
+    /// Treatment of devices.
     pub devices: Devices,
     /// Rules for files (`--include`, `--exclude`).
     pub files: Vec<Rule>,

@@ -102,7 +102,7 @@ impl Page {
         };
         let width = match (options.initial_tab, size) {
             (false, _) => 0,
-            // As in GNU grep, one digit more for a file of 9, 99, 999, ... bytes.
+            // Like GNU grep: one digit more for a file of 9, 99, 999, ... bytes.
             (true, Some(size)) => size.saturating_add(1).ilog10() as usize + 1,
             // The largest file offset has 19 digits.
             (true, None) => 19,

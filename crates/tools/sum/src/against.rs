@@ -29,7 +29,7 @@ pub enum ManifestComparison {
     Failure,
 }
 
-/// How a tree is compared with a manifest.
+/// Options of a comparison of a tree with a manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompareOptions {
     /// Algorithm of hashes that don't name theirs.

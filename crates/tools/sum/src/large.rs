@@ -80,7 +80,7 @@ impl LargeHash {
         Some(source)
     }
 
-    /// Takes pieces until there are none, and finishes the file if this is the last worker.
+    /// Hashes pieces until no more are left, and finishes the file if this is the last worker.
     fn work(&self, cx: &Context<'_, Summer>, source: Arc<Fd>) {
         let outcome = self.take_pieces(cx, &source);
         drop(source);

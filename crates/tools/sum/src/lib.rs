@@ -164,7 +164,7 @@ pub struct Summer {
     buffers: Pool<Buffer>,
 }
 
-/// What the results are for.
+/// Use of the results.
 enum Use {
     /// A list of hashes.
     Sum {

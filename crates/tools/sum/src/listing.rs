@@ -104,7 +104,7 @@ pub(super) struct Hashes {
     state: Mutex<ListingState>,
 }
 
-/// What the hashes are listed as.
+/// Format and destination of the hashes.
 enum List {
     /// Text, in a file or on standard output.
     Text {

@@ -15,7 +15,7 @@ pub enum SumOperand {
     Path(CString),
 }
 
-/// What is hashed, and how.
+/// Options of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// The algorithm.
@@ -37,7 +37,7 @@ impl Options {
     }
 }
 
-/// How hashes are listed.
+/// Format of a list of hashes.
 #[derive(Clone, Debug)]
 pub struct HashListing {
     /// The format.
@@ -48,18 +48,18 @@ pub struct HashListing {
     pub creator: Creator,
 }
 
-/// How the results of a check are reported.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Algorithm of hashes that don't name theirs.
     pub hint: Option<Algorithm>,
-    /// What is printed about the files.
+    /// The lines to print.
     pub printed: Printed,
     /// Fails if a line can't be used.
     pub strict: bool,
 }
 
-/// What a check prints. One excludes the others, as in coreutils, where the last flag counts.
+/// The lines that a check prints. As in coreutils, the flags override each other: the last counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Printed {
     /// A line for each file.

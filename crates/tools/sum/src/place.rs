@@ -1,5 +1,5 @@
-//! What is kept per directory: which operand it is below, or which records of a manifest its
-//! entries are.
+//! State per directory: the operand it is below, or the records of a manifest that its entries
+//! are.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use haul_digest::{Algorithm, Digest};
 use haul_sys::Error;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done with a file.
+/// The task for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Compute its hash.

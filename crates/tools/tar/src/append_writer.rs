@@ -123,7 +123,7 @@ impl AppendWriter {
         // Held until the member is added: another name must not become a link to a member that
         // comes later.
         let mut firsts = member.may_be_linked().then(|| lock(&self.firsts));
-        // What is buffered leaves archive order, in which a file precedes its links.
+        // Buffered entries leave archive order, in which a file precedes its links.
         let may_buffer = firsts.is_none();
         let first = firsts.as_ref().and_then(|firsts| firsts.get(&member.file_key()));
         let is_first = first.is_none();
@@ -226,7 +226,7 @@ impl Tool for AppendWriter {
     type File = Reservation;
 
     fn policy(&self) -> Policy {
-        // What belongs together in the archive is read at about the same time.
+        // Neighbours in the archive are read at about the same time.
         Policy { order: JobOrder::Walk, backpressure: Some(self.allocator.buffered()), ..Policy::default() }
     }
 

@@ -36,7 +36,7 @@ pub fn list(options: &Options, report: &dyn Reporter) -> u8 {
                 if selection.wants(&member.name).is_some() {
                     confined(&prefixes, options, &member.name, TarKind::RemovingPrefix, report);
                     if member.kind == MemberKind::HardLink {
-                        // As in GNU tar, components are stripped from it, but not from the name.
+                        // GNU tar, too, strips components from it, but not from the name.
                         member.link = link_target(&prefixes, options, &member.link, report);
                     }
                     report.line(lines.line(&member));
@@ -82,7 +82,7 @@ impl MemberLines {
             _ => member.size.to_string(),
         };
         let taken = user.len() + 1 + group.len() + 1 + size.len();
-        // As in GNU tar: the column grows for long lines and never shrinks.
+        // Like GNU tar's, the column grows for long lines and never shrinks.
         self.width = self.width.max(taken);
         let fill = " ".repeat(self.width - taken);
         let date = date(member.modified.seconds);
@@ -119,7 +119,7 @@ fn date(seconds: i64) -> String {
 /// Returns the letter of a member's type.
 fn letter(member: &Member) -> u8 {
     match member.kind {
-        // As in GNU tar, even of a directory that is one because its name ends in a slash.
+        // Like GNU tar, even for a directory that is one only by its name's trailing slash.
         _ if member.is_contiguous => b'C',
         MemberKind::Regular => b'-',
         MemberKind::HardLink => b'h',

@@ -31,7 +31,7 @@ pub enum ArchivePath {
 /// Compression of the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compression {
-    /// None was requested. When reading, the first bytes decide.
+    /// No compression was requested. When reading, the first bytes decide.
     #[default]
     None,
     /// gzip members (`-z`).

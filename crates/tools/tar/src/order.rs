@@ -250,7 +250,7 @@ impl<L> ArchiveOrder<L> {
         directory != self.tip && !(may_buffer && usize::try_from(stored).is_ok_and(waits))
     }
 
-    /// Takes the segments whose offset became final.
+    /// Removes and returns the segments whose offset is final.
     pub(super) fn take_allocated(&mut self) -> Vec<Arc<Segment>> {
         std::mem::take(&mut self.allocated)
     }

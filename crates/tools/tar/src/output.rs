@@ -58,7 +58,7 @@ impl WriteQueue {
         self.queued.insert(number, (offset, bytes));
     }
 
-    /// Takes out a piece that can be written.
+    /// Removes and returns a piece that can be written.
     fn take(&mut self, is_positioned: bool) -> Option<(u64, Vec<u8>)> {
         let number = if is_positioned { *self.queued.first_key_value()?.0 } else { self.next };
         let piece = self.queued.remove(&number)?;

@@ -25,7 +25,7 @@ impl BufferPool {
     pub(super) fn give(&self, mut memory: Vec<u8>) {
         memory.clear();
         let mut kept = lock(&self.0);
-        // What one large member has made long isn't kept.
+        // A buffer that one large member made long isn't kept.
         if kept.len() < KEPT_SEGMENTS && memory.capacity() <= 2 * SEGMENT_BYTES {
             kept.push(memory);
         }

@@ -297,7 +297,7 @@ impl Distributed for Copier {
             xattrs: crate::xattr_rules::SourceXattrs::default(),
         };
         let operand = OperandCopy::new(packed.index, packed.source, packed.target);
-        // What can't be found any more, or is another directory, is not linked to.
+        // A file whose directory is gone or was replaced is not linked to.
         let earlier = packed.earlier.iter().filter_map(|way| receiver.hold(way).ok()).collect();
         Ok(TargetDirectory {
             held,

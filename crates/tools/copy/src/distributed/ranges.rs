@@ -27,7 +27,7 @@ use crate::verify::{
 };
 use crate::{Copier, CopyKind};
 
-/// What the leader of a split file has received of its ranges.
+/// The ranges that the leader of a split file has received.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedRanges {
     hash: TreeHash,

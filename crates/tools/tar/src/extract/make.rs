@@ -269,7 +269,7 @@ impl Extractor {
             Some(pinned) => pinned.link(directory, name),
         };
         let outcome = match link() {
-            // As in GNU tar. Removing the name first could remove the file's last one.
+            // Like GNU tar. Removing the name first could remove the file's last one.
             Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(CreateOutcome::New(())),
             Err(cause) if cause.is(Errno::EXIST) => self.in_place(directory, name, when, link),
             outcome => outcome.map(CreateOutcome::New),

@@ -116,7 +116,7 @@ struct Roots {
 }
 
 impl Roots {
-    /// Takes handles of them all. The first one belongs to an operand, or to everything.
+    /// Opens handles of them all. The first one belongs to an operand, or to everything.
     fn hold(options: &Options, session: &Session<'_>) -> Result<Self, Problem> {
         let all = options.directory.clone();
         let mut wanted: Vec<_> = options.named.iter().map(|named| named.directory.clone()).collect();

@@ -137,7 +137,7 @@ impl MemberReader {
         match (usize::try_from(member.stored), input.size()) {
             _ if !member.is_file() => Reading::Here(0),
             (_, Some(size)) if goes_out => Reading::There(size.saturating_sub(member.content_at)),
-            // What is buffered costs nothing more. Longer content would be read under the reader's
+            // Buffered bytes cost nothing more. Longer content would be read under the reader's
             // lock, while the other workers wait (docs/measurements/tools.md).
             (Ok(stored), _) if stored <= input.ready().max(SMALL_BYTES) => Reading::Here(stored),
             (Ok(stored), None) if stored <= BUFFER_BYTES => Reading::Here(stored),

@@ -303,7 +303,7 @@ impl Resolver {
         }
     }
 
-    /// Takes a handle of a directory that was just made.
+    /// Returns a handle of a directory that was just made.
     fn hold_new(
         &self,
         cache: &DirCache,
@@ -326,7 +326,7 @@ impl Resolver {
         Ok(MemberDir::new(held, path_hash, true, true))
     }
 
-    /// Takes a handle of an existing directory.
+    /// Returns a handle of an existing directory.
     fn hold(
         &self,
         cache: &DirCache,

@@ -58,7 +58,7 @@ impl Stages<Extractor> for ExtractState {
             }
             Load::Members(items) => {
                 if !items.is_empty() {
-                    // What was made since may have replaced directories on their paths.
+                    // Members made since then may have replaced directories on their paths.
                     lock(&self.late_resolvers).iter_mut().for_each(Resolver::reset);
                 }
                 items.into_iter().for_each(|item| self.make_in_turn(cx, item));
@@ -192,7 +192,7 @@ impl ExtractState {
         }
     }
 
-    /// Takes a part in its turn; the last one finishes the file.
+    /// Ends a part in its turn; the last one finishes the file.
     fn end_part(&self, cx: &Context<'_, Extractor>, part: &LargePart) {
         let large = &part.large;
         if large.in_turn {

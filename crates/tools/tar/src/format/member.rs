@@ -119,7 +119,7 @@ fn ustar(member: &HeaderFields<'_>) -> Result<HeaderBlock, FormatMisfit> {
 }
 
 fn gnu(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
-    // As GNU tar writes them: the link first, and with root as the owner.
+    // GNU tar's order: the link first, and root as the owner.
     for (kind, text) in [(b'K', member.link), (b'L', member.path)] {
         if text.len() > NAME_BYTES {
             let mut block = HeaderBlock::new(kind, Magic::Gnu);

@@ -186,7 +186,7 @@ impl PositionedWriter {
         bytes
     }
 
-    /// Takes a span back from another process that did not complete it, to fill it here.
+    /// Reclaims a span that another process did not complete, to fill it here.
     fn take_back(&self, buffer: &SpanBuffer) {
         if self.launch.is_some() {
             buffer.is_remote.store(false, Ordering::Relaxed);

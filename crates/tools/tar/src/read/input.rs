@@ -219,8 +219,8 @@ impl ArchiveInput {
         Ok((block, length))
     }
 
-    /// Takes the next `length` bytes, at most a buffer, or as many as there are; the result is an
-    /// error if some are missing.
+    /// Consumes the next `length` bytes, at most a buffer, or as many as there are. The result is
+    /// an error if some are missing.
     pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), ReadFailure>) {
         let outcome = match self.expect(length.min(BUFFER_BYTES)) {
             Ok(there) if there < length => Err(ReadFailure::Ended),

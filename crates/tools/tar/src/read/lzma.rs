@@ -54,8 +54,8 @@ impl<R: Read> Lzma<R> {
                 if !unused.is_empty() && b"LZIP".starts_with(&unused[..unused.len().min(4)]) {
                     return Err(damaged("lzip: truncated header, or unknown version"));
                 }
-                // As with lzip, other trailing garbage is ignored. Read to the end: its writer may
-                // have more to write.
+                // Like lzip, ignore other trailing garbage. Read to the end: its writer may have
+                // more to write.
                 self.garbage.store(!unused.is_empty(), Ordering::Relaxed);
                 io::copy(&mut self.source, &mut io::sink()).map(drop)
             }

@@ -147,7 +147,7 @@ impl<R: Read> Read for Lzw<R> {
             match self.step() {
                 Ok(true) => {}
                 Ok(false) => break,
-                // What precedes damage is not lost.
+                // The bytes before the damage are not lost.
                 Err(cause) if done > 0 => {
                     self.failure = Some(cause);
                     break;

@@ -79,7 +79,7 @@ impl Member {
                 problems.push(problem.naming(value.to_string()).naming(field));
                 NOBODY
             });
-            // As a user or a group, the highest number means that nothing is changed.
+            // For chown(2), the highest user or group number means "unchanged".
             if id == u32::MAX { NOBODY } else { id }
         };
         let user = id(extended.user, "uid_t", header.user, problems);

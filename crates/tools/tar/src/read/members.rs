@@ -65,7 +65,7 @@ impl Members {
             left: 0,
             filling: 0,
             ignore_zeros,
-            // As in GNU tar, for which the decompressor is another program: it wrote nothing.
+            // Like GNU tar, whose decompressor is another program: it wrote nothing.
             may_be_empty: packed.is_some(),
             lost: false,
             seen_any: false,
@@ -93,7 +93,7 @@ impl Members {
             let (block, length) = self.input.block()?;
             match length {
                 BLOCK => {}
-                // As in GNU tar, the blocks of zeros at the end may be missing.
+                // Like GNU tar: the blocks of zeros at the end may be missing.
                 0 if self.seen_any || (self.may_be_empty && !self.lost) => self.over = true,
                 _ if !self.seen_any => {
                     self.report_foreign(problems);
@@ -142,8 +142,8 @@ impl Members {
         if self.input.append(length, buffer)? { Ok(()) } else { Err(ReadFailure::Ended) }
     }
 
-    /// Takes up to `length` bytes of the member's content, at most a buffer, without copying them;
-    /// the result is an error if some are missing.
+    /// Consumes up to `length` bytes of the member's content, at most a buffer, without copying
+    /// them. The result is an error if some are missing.
     pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), ReadFailure>) {
         let length = usize::try_from(self.left).map_or(length, |left| left.min(length)).min(BUFFER_BYTES);
         self.left -= length as u64;
@@ -222,7 +222,7 @@ impl Members {
             b'L' => before.name = Some(text(&content)),
             b'K' => before.link = Some(text(&content)),
             b'g' => {
-                // As in GNU tar, it takes the place of the last one.
+                // Like GNU tar: it replaces the previous one.
                 let mut global = Extended::default();
                 before.refused |= take_records(&content, &mut global, problems);
                 self.global = global.global();

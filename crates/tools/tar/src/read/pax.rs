@@ -43,7 +43,7 @@ pub(crate) struct Sparse {
 /// Maximum bytes of a record that a message repeats.
 const TOLD_BYTES_MAX: usize = 200;
 
-/// What is wrong with an extended header, in the words of GNU tar.
+/// A defect of an extended header, in the words of GNU tar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PaxDefect {
     /// It does not consist of records. Everything after the first malformed one is lost.
@@ -81,7 +81,7 @@ impl Extended {
     /// The first defect, or the first bad name, which is worse.
     pub(crate) fn take(&mut self, mut records: &[u8]) -> Result<(), PaxDefect> {
         let mut outcome = Ok(());
-        // As in GNU tar, a NUL ends them.
+        // Like GNU tar: a NUL ends them.
         while records.first().is_some_and(|first| *first != 0) {
             let (text, equals, rest) = record(records).map_err(PaxDefect::Form)?;
             records = rest;
