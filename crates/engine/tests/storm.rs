@@ -171,14 +171,14 @@ impl<'a> Worker<'a> {
             let min = self.random.random_range(0..=depth);
             self.engine.reap(min, &mut done).unwrap();
             assert!(done.len() >= min);
-            self.settle(&mut done);
+            self.retire(&mut done);
             self.fill(&mut next);
             if self.random.random_bool(0.5) {
                 self.engine.flush().unwrap();
             }
         }
         self.engine.reap(self.engine.in_flight(), &mut done).unwrap();
-        self.settle(&mut done);
+        self.retire(&mut done);
         assert!(self.outstanding.is_empty(), "never came back: {:?}", self.outstanding);
         assert_eq!(self.engine.in_flight(), 0);
         // Fill it once more and drop it while full.
@@ -235,7 +235,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Checks the completions.
-    fn settle(&mut self, done: &mut Vec<Done>) {
+    fn retire(&mut self, done: &mut Vec<Done>) {
         for Done { token, outcome } in done.drain(..) {
             let asked = self.outstanding.remove(&token).expect("a token came back twice, or was never given");
             assert_eq!(operation_of(&outcome), asked.0);

@@ -73,20 +73,20 @@ impl Room {
         target: &dyn Fn() -> Vec<u8>,
         call: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.retry_and_tell(report, &|_| report.waits_for_room(Some(&target())), call)
+        self.retry_reporting(report, &|_| report.waits_for_room(Some(&target())), call)
     }
 
-    /// Does the same, and calls `tell` where that reports the beginning of the wait.
-    pub(crate) fn retry_and_tell<R>(
+    /// Does the same, and calls `report_wait` where that reports the beginning of the wait.
+    pub(crate) fn retry_reporting<R>(
         &self,
         report: &dyn Reporter,
-        tell: &dyn Fn(&Error),
+        report_wait: &dyn Fn(&Error),
         mut call: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut wait = RoomWait::default();
         loop {
             match call() {
-                Err(cause) if is_full(&cause) && self.wait(&mut wait, &|| tell(&cause)) => {}
+                Err(cause) if is_full(&cause) && self.wait(&mut wait, &|| report_wait(&cause)) => {}
                 outcome => {
                     self.end(&mut wait, report);
                     return outcome;
@@ -96,8 +96,8 @@ impl Room {
     }
 
     /// Waits until a call that found the file system full should be made again. Returns false if
-    /// the run was cancelled. `tell` is called if nothing waited before.
-    pub(crate) fn wait(&self, wait: &mut RoomWait, tell: &dyn Fn()) -> bool {
+    /// the run was cancelled. `report_wait` is called if nothing waited before.
+    pub(crate) fn wait(&self, wait: &mut RoomWait, report_wait: &dyn Fn()) -> bool {
         let round = {
             let mut state = lock(&self.state);
             match wait.0 {
@@ -107,7 +107,7 @@ impl Room {
                     }
                     state.waiting = 1;
                     wait.0 = Some(state.round);
-                    tell();
+                    report_wait();
                 }
                 None => {
                     // It may have failed before the latest sleep.
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::report::{OutputLine, Problem, Tally};
 
-    /// Remembers the waits it hears of.
+    /// Records the reported waits.
     #[derive(Default)]
     struct RecordedWaits(Mutex<Vec<Option<Vec<u8>>>>);
 
@@ -219,11 +219,11 @@ mod tests {
     #[test]
     fn several_calls_wait_together_and_are_reported_once() {
         let (room, report) = (Room::new(CancelToken::default()), RecordedWaits::default());
-        let tell = || report.waits_for_room(Some(b"target"));
+        let report_wait = || report.waits_for_room(Some(b"target"));
         let mut waits: [RoomWait; 20] = Default::default();
         // The first sleeps, and all are made again.
-        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &tell)));
-        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &tell)));
+        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &report_wait)));
+        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &report_wait)));
         assert_eq!(lock(&room.state).round, 2, "one sleep for all, each time");
         assert_eq!(lock(&report.0).len(), 1);
         waits.iter_mut().for_each(|wait| room.end(wait, &report));
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(lock(&room.state).waiting, 0);
         // The next one soon after continues with the interval.
         let began = Instant::now();
-        assert!(room.wait(&mut waits[0], &tell));
+        assert!(room.wait(&mut waits[0], &report_wait));
         assert!(began.elapsed() >= 4 * INTERVAL_MIN);
     }
 

@@ -386,7 +386,7 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Reports that the run waits for room for the target of an entry.
-    pub(crate) fn tell_no_room(&self, entry: &Entry<T>, cause: &Error) {
+    pub(crate) fn report_no_room(&self, entry: &Entry<T>, cause: &Error) {
         if self.run.tool.failed(self, entry, EntryFailure::NoRoom(cause)) == Reported::No {
             self.run.report.waits_for_room(Some(&entry.path()));
         }

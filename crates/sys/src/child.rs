@@ -165,13 +165,13 @@ impl Started {
         let pid = self.0.id();
         gate::call_once(
             Operation::Wait4,
-            || self.feed_and_hear(input).map_err(|error| number(&error)),
+            || self.feed_and_wait(input).map_err(|error| number(&error)),
             || pid.to_string(),
         )
     }
 
-    fn feed_and_hear(mut self, input: &[u8]) -> io::Result<ChildOutput> {
-        let Some(mut stdin) = self.0.stdin.take() else { return self.hear() };
+    fn feed_and_wait(mut self, input: &[u8]) -> io::Result<ChildOutput> {
+        let Some(mut stdin) = self.0.stdin.take() else { return self.wait() };
         std::thread::scope(|scope| {
             // On a thread of its own: a child that fills its output pipes before it has read all
             // its input would wait for us while we wait for it.
@@ -185,18 +185,18 @@ impl Started {
                     return Err(error);
                 }
             };
-            let heard = self.hear();
+            let output = self.wait();
             match feeder.join().unwrap_or(Ok(())) {
                 // The child need not read all its input.
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => heard.and(Err(error)),
-                _ => heard,
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => output.and(Err(error)),
+                _ => output,
             }
         })
     }
 
-    fn hear(self) -> io::Result<ChildOutput> {
-        let heard = self.0.wait_with_output()?;
-        Ok(ChildOutput { status: heard.status, output: heard.stdout, errors: heard.stderr })
+    fn wait(self) -> io::Result<ChildOutput> {
+        let output = self.0.wait_with_output()?;
+        Ok(ChildOutput { status: output.status, output: output.stdout, errors: output.stderr })
     }
 }
 

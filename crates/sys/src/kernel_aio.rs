@@ -46,7 +46,7 @@ use std::thread;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::answer::{asked, counted, is_transient, word};
+use crate::answer::{asked, counted, is_transient, negated};
 use crate::error::{Error, Result};
 use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
@@ -238,7 +238,7 @@ impl KernelAio {
             for direction in Direction::ALL {
                 self.collect(direction, 0)?;
             }
-            wanted = wanted.saturating_sub(self.settle(&mut take));
+            wanted = wanted.saturating_sub(self.retire(&mut take));
             if mem::take(&mut self.restarted) {
                 // Submit now: a pair's write or a retry must not wait for the caller's next flush.
                 // Buffered writes complete inside `io_submit`, so check again before waiting.
@@ -270,7 +270,7 @@ impl KernelAio {
 
     /// Returns every finished request to the caller, or resubmits it, or starts a pair's write.
     /// Returns the number of requests completed.
-    fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
+    fn retire(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
         // `start` may finish a request at once and bring it back here. Terminates: the parts and
         // attempts of a request are limited.
@@ -314,7 +314,7 @@ impl KernelAio {
     fn submit(&mut self, direction: Direction) -> Result<()> {
         let queue = &mut self.queues[direction as usize];
         // SAFETY: the blocks name memory in buffers owned by the slots. A buffer is neither freed
-        // nor handed out before its event is seen (`settle`) or the context is destroyed; if it
+        // nor handed out before its event is seen (`retire`) or the context is destroyed; if it
         // can't be destroyed, the buffer is leaked (`let_go`).
         let outcome = unsafe { queue.context.submit(&mut self.blocks, queue.waiting.iter().copied()) };
         match outcome {
@@ -344,7 +344,7 @@ impl KernelAio {
             Err(_) => {
                 if let Some(index) = queue.waiting.pop_front() {
                     self.slots[index].attempts = ATTEMPTS_MAX;
-                    self.finished.push_back((index, word(Errno::AGAIN)));
+                    self.finished.push_back((index, negated(Errno::AGAIN)));
                 }
                 Ok(())
             }
@@ -435,7 +435,7 @@ impl KernelAio {
             let queue = &mut self.queues[direction as usize];
             for index in queue.waiting.drain(..) {
                 self.slots[index].attempts = ATTEMPTS_MAX;
-                self.finished.push_back((index, word(Errno::AGAIN)));
+                self.finished.push_back((index, negated(Errno::AGAIN)));
             }
             let in_kernel = queue.in_kernel;
             if in_kernel > 0 && self.fetch(direction, in_kernel).is_err() {
@@ -447,7 +447,7 @@ impl KernelAio {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             // Not the kernel's errno: the caller might take it for a transient one and retry.
             if mem::take(&mut slot.in_kernel) {
-                self.finished.push_back((index, word(Errno::IO)));
+                self.finished.push_back((index, negated(Errno::IO)));
             }
         }
         error
@@ -462,9 +462,9 @@ impl KernelAio {
         // both contexts in parallel.
         let mut first = None;
         let second = thread::scope(|scope| {
-            let beside = thread::Builder::new().spawn_scoped(scope, || first = Some(reads.context.destroy()));
+            let other_thread = thread::Builder::new().spawn_scoped(scope, || first = Some(reads.context.destroy()));
             // If no thread can be spawned, the first context is destroyed below.
-            drop(beside);
+            drop(other_thread);
             writes.context.destroy()
         });
         let first = first.unwrap_or_else(|| reads.context.destroy());

@@ -252,7 +252,7 @@ impl PosixAio {
         loop {
             self.flush();
             self.collect();
-            wanted = wanted.saturating_sub(self.settle(&mut take));
+            wanted = wanted.saturating_sub(self.retire(&mut take));
             // The writes of pairs must not wait for the caller's next flush, which may never come.
             // Terminates: each request comes round at most once.
             if self.gathered.is_empty() {
@@ -325,7 +325,7 @@ impl PosixAio {
 
     /// Returns every finished request to the caller, or gathers it again for a pair's write.
     /// Returns the number of requests completed.
-    fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
+    fn retire(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
         while let Some(index) = self.finished.pop_front() {
             // SAFETY: a finished slot is OURS.

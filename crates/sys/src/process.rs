@@ -110,9 +110,9 @@ pub fn set_umask(mask: Mode) {
 /// it, if `/proc` is mounted.
 #[must_use]
 pub fn umask() -> Mode {
-    let told = if is_single_threaded() { None } else { told_umask() };
-    told.unwrap_or_else(|| {
-        // Of all masks the strictest: what another thread creates meanwhile gets too few rights
+    let known = if is_single_threaded() { None } else { umask_from_proc() };
+    known.unwrap_or_else(|| {
+        // Of all masks the strictest: files that another thread creates at the same time get too few rights
         // rather than too many.
         let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
         rustix::process::umask(mask);
@@ -131,7 +131,7 @@ fn is_single_threaded() -> bool {
     flag.is_some_and(|flag| unsafe { flag.as_ptr().read_volatile() } != 0)
 }
 
-fn told_umask() -> Option<Mode> {
+fn umask_from_proc() -> Option<Mode> {
     umask_in(&read_path(c"/proc/self/status", usize::MAX).ok()?)
 }
 
@@ -226,7 +226,7 @@ mod tests {
         let set = command.args(["-c", "umask"]).output().unwrap().stdout;
         let set = u32::from_str_radix(std::str::from_utf8(&set).unwrap().trim(), 8).unwrap();
         assert_eq!(umask(), Mode::new(set));
-        assert_eq!(told_umask().unwrap_or(umask()), Mode::new(set));
+        assert_eq!(umask_from_proc().unwrap_or(umask()), Mode::new(set));
     }
 
     #[test]

@@ -320,7 +320,7 @@ impl Ring {
         }
         loop {
             self.collect();
-            wanted = wanted.saturating_sub(self.settle(&mut take));
+            wanted = wanted.saturating_sub(self.retire(&mut take));
             if mem::take(&mut self.restarted) {
                 // Submit now: retries must not wait for the caller's next flush, which may never
                 // come. The flush may bring completions, so collect them before waiting.
@@ -383,7 +383,7 @@ impl Ring {
         let slot = &mut self.slots[index];
         let mut queue = self.setup.ring.submission();
         // SAFETY (of all pushes here): an entry points into memory owned by the slot's request and
-        // into `looks`. Neither is freed or handed out before its completion was seen (`settle`),
+        // into `looks`. Neither is freed or handed out before its completion was seen (`retire`),
         // and what is still in the kernel is leaked.
         let (pushed, parts) = match entries {
             [Some(first), Some(second)] => {
@@ -419,7 +419,7 @@ impl Ring {
 
     /// Returns every finished request to the caller, or resubmits it. Returns the number of
     /// requests completed.
-    fn settle(&mut self, take: &mut impl FnMut(u64, RingReply)) -> usize {
+    fn retire(&mut self, take: &mut impl FnMut(u64, RingReply)) -> usize {
         let mut answered = 0;
         // `start` may finish a request at once and bring it back here. Terminates: attempts
         // are limited.

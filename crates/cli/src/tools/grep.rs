@@ -205,7 +205,7 @@ impl Line {
                 None => Some(b"--".to_vec()),
             },
             colors: self.colors(),
-            binary: self.binary.unwrap_or(Binary::Tell),
+            binary: self.binary.unwrap_or(Binary::Report),
             directories,
             dereference,
             devices: self.devices(recurses)?,

@@ -63,7 +63,7 @@ fn reserve<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, (target, bytes): (&Fd
     let reserve = || allocate(target, bytes);
     match &cx.run.policy.room {
         None => reserve(),
-        Some(room) => room.retry_and_tell(cx.report(), &|cause| cx.tell_no_room(entry, cause), reserve),
+        Some(room) => room.retry_reporting(cx.report(), &|cause| cx.report_no_room(entry, cause), reserve),
     }
 }
 

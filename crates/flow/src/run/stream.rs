@@ -407,7 +407,7 @@ impl<T: Tool> Stream<T> {
         }
         // The worker may sleep now, and its counts must not sleep with it.
         cx.flush();
-        room.wait(&mut self.room, &|| cx.tell_no_room(&self.file.entry, cause))
+        room.wait(&mut self.room, &|| cx.report_no_room(&self.file.entry, cause))
     }
 
     /// Ends the wait for room, if there was one.

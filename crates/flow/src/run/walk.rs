@@ -98,7 +98,7 @@ fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bo
 
 /// Reports what the run's list has in a directory that is taken as a whole, and isn't there.
 /// `names` are the first that were read from it.
-fn tell_lacking<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &NameArena) {
+fn report_missing<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &NameArena) {
     let Some(scope) = &node.scope else { return };
     for name in cx.selector().lacking(scope, names) {
         // It may come later in a large directory.
@@ -200,7 +200,7 @@ pub(super) fn list<T: Tool>(
         None => read(cx, reader, node, &fd),
     };
     if window == Window::First {
-        tell_lacking(cx, node, &fd, &names);
+        report_missing(cx, node, &fd, &names);
     }
     select(cx, node, &fd, &mut names);
     expect(cx, node, &names);
@@ -334,7 +334,7 @@ pub fn continue_dir<T: Tool>(
         names = listed;
     }
     if let Some(directory) = directory {
-        tell_lacking(cx, &node, &directory, &names);
+        report_missing(cx, &node, &directory, &names);
         select(cx, &node, &directory, &mut names);
     }
     expect(cx, &node, &names);

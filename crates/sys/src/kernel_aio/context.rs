@@ -14,7 +14,7 @@ use std::ptr;
 use libc::{c_long, c_ulong};
 use rustix::io::Errno;
 
-use crate::answer::word;
+use crate::answer::negated;
 use crate::error::Result;
 use crate::fd::last_errno;
 use crate::gate::{self, FaultDecision};
@@ -91,7 +91,7 @@ impl ControlBlock {
 impl IoEvent {
     /// Returns the operation's index and its raw result.
     pub(super) fn take(&self) -> (usize, i32) {
-        let answer = i32::try_from(self.result).unwrap_or(word(Errno::IO));
+        let answer = i32::try_from(self.result).unwrap_or(negated(Errno::IO));
         (usize::try_from(self.data).unwrap_or(usize::MAX), answer)
     }
 }

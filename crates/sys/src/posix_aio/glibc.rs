@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
-use crate::answer::word;
+use crate::answer::negated;
 use crate::fd::last_errno;
 use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
@@ -173,7 +173,7 @@ impl PosixControlBlock {
         // SAFETY: the operation has completed, as the caller guarantees.
         let moved = unsafe { libc::aio_return(self.0.get()) };
         if moved >= 0 {
-            return i32::try_from(moved).unwrap_or(word(Errno::IO));
+            return i32::try_from(moved).unwrap_or(negated(Errno::IO));
         }
         // SAFETY: as above.
         let error = unsafe { libc::aio_error(self.0.get()) };

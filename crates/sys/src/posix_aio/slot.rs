@@ -11,12 +11,12 @@ use rustix::io::Errno;
 
 use super::AioPassing;
 use super::calls::PosixControlBlock;
-use crate::answer::{asked, counted, is_transient, word};
+use crate::answer::{asked, counted, is_transient, negated};
 use crate::operation::Operation;
 use crate::transfer::{TransferPart, TransferRequest, Transferred};
 
 /// Result of an operation that the C library did not accept.
-pub(super) const NOT_TAKEN: i32 = word(Errno::AGAIN);
+pub(super) const NOT_TAKEN: i32 = negated(Errno::AGAIN);
 
 /// Slot states: see the module.
 pub(super) const OURS: u8 = 0;

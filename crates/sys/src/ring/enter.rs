@@ -5,7 +5,7 @@ use std::time::Duration;
 use io_uring::{EnterFlags, types};
 use rustix::io::Errno;
 
-use crate::answer::word;
+use crate::answer::negated;
 use crate::error::{Error, Result};
 use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
@@ -48,7 +48,7 @@ impl Ring {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             if slot.holder == Holder::Kernel && slot.is_due(part) {
                 self.in_kernel -= 1;
-                if slot.settle(part, completion.result()) {
+                if slot.record(part, completion.result()) {
                     self.finished.push_back(index);
                 }
             }
@@ -220,8 +220,8 @@ impl Ring {
             slot.attempts = ATTEMPTS_MAX;
             // If the read was accepted, the write counts as cancelled, not as failed: the caller
             // then writes what was read.
-            let result = if part == FIRST { word(Errno::AGAIN) } else { CANCELLED };
-            if slot.settle(part, result) {
+            let result = if part == FIRST { negated(Errno::AGAIN) } else { CANCELLED };
+            if slot.record(part, result) {
                 self.finished.push_back(index);
             }
         }

@@ -15,7 +15,7 @@ use io_uring::{opcode, squeue, types};
 use rustix::fs::{AtFlags, OFlags, Statx};
 use rustix::io::Errno;
 
-use crate::answer::{counted, is_transient, word};
+use crate::answer::{counted, is_transient, negated};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::fd::Fd;
@@ -33,7 +33,7 @@ pub(super) const SECOND: usize = 1;
 
 /// Result of the part of a chain that the kernel didn't start because the part before it failed or
 /// was short.
-pub(super) const CANCELLED: i32 = word(Errno::CANCELED);
+pub(super) const CANCELLED: i32 = negated(Errno::CANCELED);
 
 /// Maximum bytes the kernel moves in one transfer (`MAX_RW_COUNT`).
 const TRANSFER_MAX: usize = 0x7fff_f000;
@@ -274,7 +274,7 @@ fn reply(mut transfer: TransferRequest, [first, second]: [i32; 2]) -> Transferre
         _ if read.is_err() || second == CANCELLED => Ok(0),
         _ if is_transient(second) => return transfer.finish(read),
         // The kernel did not break the chain and has written more than was read.
-        _ if second > first => transfer.outcome(asked, word(Errno::IO)),
+        _ if second > first => transfer.outcome(asked, negated(Errno::IO)),
         _ => transfer.outcome(asked, second),
     };
     transfer.reply(read, written)

@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 
-use crate::answer::{asked, is_transient, word};
+use crate::answer::{asked, is_transient, negated};
 use crate::operation::Operation;
 
 use super::request::{CANCELLED, FIRST, Holder, RingRequest, SECOND};
@@ -53,7 +53,7 @@ impl RingSlot {
     }
 
     /// Records the result of a part; returns true if it was the last one.
-    pub(super) fn settle(&mut self, part: usize, result: i32) -> bool {
+    pub(super) fn record(&mut self, part: usize, result: i32) -> bool {
         self.due &= !(1 << part);
         self.results[part] = result;
         self.is_finished()
@@ -62,7 +62,7 @@ impl RingSlot {
     /// Fails the request for good and discards any results.
     pub(super) fn fail(&mut self, errno: Errno) {
         self.due = 0;
-        self.results = [word(errno), CANCELLED];
+        self.results = [negated(errno), CANCELLED];
     }
 
     pub(super) fn is_pair(&self) -> bool {

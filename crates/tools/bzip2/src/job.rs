@@ -34,7 +34,7 @@ pub(super) struct FileJob {
     /// The input's directory and `stat`, if it is removed once the output is complete.
     replaced: Option<(Arc<Fd>, Stat)>,
     /// True if the job completes the entry itself.
-    settles: bool,
+    completes_entry: bool,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
     /// True if no more input is wanted.
@@ -72,7 +72,7 @@ impl FileJob {
             input: Mutex::new(Some(input)),
             output: Mutex::new(Some(output)),
             replaced,
-            settles: false,
+            completes_entry: false,
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -82,7 +82,7 @@ impl FileJob {
 
     /// Makes the job complete the entry when it ends; nobody else does.
     pub(super) fn settling(self) -> Self {
-        Self { settles: true, ..self }
+        Self { completes_entry: true, ..self }
     }
 
     /// Reads until `bytes` holds `wanted` bytes. Returns true at EOF, and `None` if the job
@@ -156,11 +156,11 @@ impl FileJob {
         let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
         let ended = output.map_or(Some(None), |output| self.finish_output(cx, output, stands));
         match (stop, ended) {
-            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(cx, stop),
+            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.report_stop(cx, stop),
             (_, Some(whole)) if stands => self.is_done(cx, whole, errors_before),
             _ => {}
         }
-        if self.settles {
+        if self.completes_entry {
             cx.tool().is_over(cx);
             cx.complete(&self.entry);
         }
@@ -186,12 +186,12 @@ impl FileJob {
             }
             JobOutput::File(file) => file.abandon().map(|()| None),
         };
-        let told = |cause| {
+        let reported = |cause| {
             // Report this even if something failed before.
             self.failed.store(false, Ordering::Relaxed);
             self.fail(cx, FlowKind::FailedToClose, &self.names.1, cause);
         };
-        outcome.map_err(told).ok()
+        outcome.map_err(reported).ok()
     }
 
     /// Completes a job whose output stands: removes the input if the output replaces it. Counts it
@@ -213,7 +213,7 @@ impl FileJob {
                 Action::Decompress => "done".to_owned(),
                 Action::Test => "ok".to_owned(),
             };
-            self.tell_line(cx, 0, &what);
+            self.print_line(cx, 0, &what);
         }
     }
 
@@ -259,7 +259,7 @@ impl FileJob {
         )
     }
 
-    fn tell_stop(&self, cx: &Context<'_, Bzip2>, stop: Stop) {
+    fn report_stop(&self, cx: &Context<'_, Bzip2>, stop: Stop) {
         let options = &cx.tool().options;
         let is_test = options.action == Action::Test;
         if options.verbosity > 0 && (is_test || stop == Stop::Foreign) {
@@ -269,7 +269,7 @@ impl FileJob {
                 Stop::Ended => "file ends unexpectedly",
                 Stop::Damaged => "data integrity (CRC) error in data",
             };
-            return self.tell_line(cx, CORRUPT, what);
+            return self.print_line(cx, CORRUPT, what);
         }
         if options.quiet && stop == Stop::Ended && !is_test {
             return cx.emit(&self.entry, vec![CORRUPT, UNREPORTED]);
@@ -288,7 +288,7 @@ impl FileJob {
     }
 
     /// Emits an exit status and a line that begins with the input's name.
-    fn tell_line(&self, cx: &Context<'_, Bzip2>, status: u8, what: &str) {
+    fn print_line(&self, cx: &Context<'_, Bzip2>, status: u8, what: &str) {
         let name = &self.names.0;
         let pad = " ".repeat(cx.tool().options.longest_name.saturating_sub(name.len()));
         let report = if status == 0 { REPORTED } else { UNREPORTED };

@@ -108,8 +108,8 @@ pub fn run(
     } else {
         run(operands);
     }
-    let told = tool.status.load(Ordering::Relaxed);
-    if status == Status::Failure { told.max(TROUBLE) } else { told }
+    let reported = tool.status.load(Ordering::Relaxed);
+    if status == Status::Failure { reported.max(TROUBLE) } else { reported }
 }
 
 /// Where an entry's content comes from.

@@ -112,32 +112,32 @@ impl Comparer {
 }
 
 /// Compares the attributes in two `stat` results.
-fn of_stat(asked: Attributes, StatPair { first, second }: &StatPair, mut tell: impl FnMut(What)) {
+fn of_stat(asked: Attributes, StatPair { first, second }: &StatPair, mut emit: impl FnMut(What)) {
     let both = |of: fn(&Stat) -> (u32, u32)| (of(first), of(second));
     // The mode of a symbolic link is meaningless.
     if asked.contains(Attributes::MODE) && first.kind != FileType::Symlink && first.mode != second.mode {
-        tell(What::Mode(first.mode.bits(), second.mode.bits()));
+        emit(What::Mode(first.mode.bits(), second.mode.bits()));
     }
     let (first_owner, second_owner) = both(|stat| (stat.owner, stat.group));
     if asked.contains(Attributes::OWNERSHIP) && first_owner != second_owner {
-        tell(What::Owner(first_owner, second_owner));
+        emit(What::Owner(first_owner, second_owner));
     }
     if asked.contains(Attributes::TIMESTAMPS) && first.modified != second.modified {
         let [first, second] = [first, second].map(|stat| (stat.modified.seconds, stat.modified.nanoseconds));
-        tell(What::Modified(first, second));
+        emit(What::Modified(first, second));
     }
 }
 
-fn of_xattrs(first: &Xattrs, second: &Xattrs, mut tell: impl FnMut(What)) {
+fn of_xattrs(first: &Xattrs, second: &Xattrs, mut emit: impl FnMut(What)) {
     for (key, value) in first {
         match second.get(key) {
-            None => tell(What::Xattr(key.clone(), Has::Only(Side::First))),
-            Some(other) if other != value => tell(What::Xattr(key.clone(), Has::Both)),
+            None => emit(What::Xattr(key.clone(), Has::Only(Side::First))),
+            Some(other) if other != value => emit(What::Xattr(key.clone(), Has::Both)),
             Some(_) => {}
         }
     }
     for key in second.keys().filter(|key| !first.contains_key(*key)) {
-        tell(What::Xattr(key.clone(), Has::Only(Side::Second)));
+        emit(What::Xattr(key.clone(), Has::Only(Side::Second)));
     }
 }
 
@@ -176,12 +176,12 @@ mod tests {
         let of = |pairs: &[(&[u8], &[u8])]| -> Xattrs {
             pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
         };
-        let mut told = Vec::new();
+        let mut emitted = Vec::new();
         of_xattrs(
             &of(&[(b"a", b"1"), (b"b", b"1"), (b"c", b"1")]),
             &of(&[(b"b", b"1"), (b"c", b"2"), (b"d", b"")]),
             |what| {
-                told.push(what);
+                emitted.push(what);
             },
         );
         let wanted = [
@@ -189,6 +189,6 @@ mod tests {
             What::Xattr(b"c".to_vec(), Has::Both),
             What::Xattr(b"d".to_vec(), Has::Only(Side::Second)),
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(emitted, wanted);
     }
 }

@@ -65,7 +65,7 @@ impl Comparer {
             let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
             result.differences.push(difference(entry, What::Size(sizes.0, sizes.1)));
             self.add_attributes(cx, entry, &pair, (opened.source, &second), &mut result);
-            Self::tell(cx, entry, &result);
+            Self::emit_result(cx, entry, &result);
             Self::close(cx, second, || second_path(entry));
             return Start::Done;
         }
@@ -113,7 +113,7 @@ impl Comparer {
         let pair = StatPair { first: file.stat, second: own.second_stat };
         let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
         result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
-        self.conclude(cx, entry, &pair, (&file.source, &own.second), result)
+        self.complete(cx, entry, &pair, (&file.source, &own.second), result)
     }
 
     /// Returns the first difference, once all blocks are compared. The counterpart must end
@@ -132,7 +132,7 @@ impl Comparer {
 
     /// Emits the result for two files that were read to the end, and reports those that changed
     /// meanwhile. Returns true if neither did, and their attributes could be read.
-    pub(super) fn conclude(
+    pub(super) fn complete(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
@@ -150,7 +150,7 @@ impl Comparer {
             }
         }
         self.add_attributes(cx, entry, pair, (first, second), &mut result);
-        Self::tell(cx, entry, &result);
+        Self::emit_result(cx, entry, &result);
         cx.errors() == errors_before
     }
 

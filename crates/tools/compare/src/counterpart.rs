@@ -62,15 +62,15 @@ impl Comparer {
         cx.problem(Problem::new(kind).naming(path).because(cause));
     }
 
-    pub(super) fn tell(cx: &Context<'_, Self>, entry: &Entry<Self>, result: &EntryResult) {
+    pub(super) fn emit_result(cx: &Context<'_, Self>, entry: &Entry<Self>, result: &EntryResult) {
         if !result.is_empty() {
             cx.emit(entry, postcard::to_allocvec(result).unwrap_or_default());
         }
     }
 
-    pub(super) fn tell_one(cx: &Context<'_, Self>, entry: &Entry<Self>, what: What) {
+    pub(super) fn emit_difference(cx: &Context<'_, Self>, entry: &Entry<Self>, what: What) {
         let differences = vec![difference(entry, what)];
-        Self::tell(cx, entry, &EntryResult { differences, linked: None });
+        Self::emit_result(cx, entry, &EntryResult { differences, linked: None });
     }
 
     /// Looks up an entry's counterpart. Returns `None` if nothing is left to compare: the
@@ -81,7 +81,7 @@ impl Comparer {
             Ok(second) => second,
             Err(cause) if cause.is(Errno::NOENT) && !entry.is_operand() => {
                 let what = only(entry.node.source.path(), entry.name(), Side::First);
-                Self::tell_one(cx, entry, what);
+                Self::emit_difference(cx, entry, what);
                 return None;
             }
             Err(cause) => {
@@ -90,7 +90,7 @@ impl Comparer {
             }
         };
         if second.kind != first.kind {
-            Self::tell_one(cx, entry, What::Types(kind(first), kind(&second)));
+            Self::emit_difference(cx, entry, What::Types(kind(first), kind(&second)));
             return None;
         }
         let pair = StatPair { first: *first, second };
@@ -99,7 +99,7 @@ impl Comparer {
         }
         // Its hard links may still differ between the trees.
         if let Some(linked) = self.linked(entry, &pair) {
-            Self::tell(cx, entry, &EntryResult { differences: Vec::new(), linked: Some(linked) });
+            Self::emit_result(cx, entry, &EntryResult { differences: Vec::new(), linked: Some(linked) });
         }
         None
     }

@@ -86,7 +86,7 @@ impl Comparer {
             Ok(at) => {
                 let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, pair) };
                 result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
-                self.conclude(cx, entry, pair, (opened.source, second), result);
+                self.complete(cx, entry, pair, (opened.source, second), result);
             }
             Err((side, cause)) => {
                 let path = if side == Side::First { entry.path() } else { second_path(entry) };

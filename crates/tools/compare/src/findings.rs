@@ -73,7 +73,7 @@ impl DifferenceLog {
                 report.problem(Problem::new(CompareKind::TooMany).as_warning());
             }
             kept.overflowed = true;
-            tell(&mut kept, options, report);
+            print_kept(&mut kept, options, report);
         }
     }
 
@@ -91,13 +91,13 @@ impl DifferenceLog {
             self.different.store(true, Ordering::Relaxed);
         }
         kept.differences.extend(linked);
-        tell(&mut kept, options, report);
+        print_kept(&mut kept, options, report);
         self.are_different()
     }
 }
 
 /// Emits what is kept, in order.
-fn tell(kept: &mut Kept, options: &Options, report: &dyn Reporter) {
+fn print_kept(kept: &mut Kept, options: &Options, report: &dyn Reporter) {
     // A stable sort keeps the differences of one entry in the order in which they were found.
     kept.differences.sort_by(FoundDifference::order);
     let mut before: Option<FoundDifference> = None;

@@ -208,7 +208,7 @@ impl Comparer {
         let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
         let mut differences = self.attributes(cx, entry, &pair, (&object, &Object::Open(&second)));
         differences.extend(self.only_in_second(cx, entry, opened, &second));
-        Self::tell(cx, entry, &EntryResult { differences, linked: None });
+        Self::emit_result(cx, entry, &EntryResult { differences, linked: None });
         Enter::Visit(self.hold(cx, entry, Arc::new(second), &second_stat))
     }
 
@@ -249,7 +249,7 @@ impl Comparer {
             Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
         result.differences.extend(self.attributes(cx, entry, &pair, (&objects.0, &objects.1)));
-        Self::tell(cx, entry, &result);
+        Self::emit_result(cx, entry, &result);
         let is_link = first.kind == FileType::Symlink;
         let outcome = if is_link { EntryOutcome::Symlink } else { EntryOutcome::Special };
         Self::count(cx, entry, outcome, errors_before);

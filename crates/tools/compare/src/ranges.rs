@@ -240,7 +240,7 @@ impl Stages<Comparer> for Ranges {
             let mut result =
                 EntryResult { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
             result.differences.extend(what.map(|what| difference(&self.entry, what)));
-            tool.conclude(cx, &self.entry, &self.pair, (&first, &second), result);
+            tool.complete(cx, &self.entry, &self.pair, (&first, &second), result);
         }
         // So that `into_inner` finds the last references.
         drop((first, second, sum));

@@ -24,7 +24,7 @@ use super::entry_copy::EntryCopy;
 use super::mend;
 use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
 use super::options::{Label, Preserve};
-use super::source_xattrs::tell_uncopied;
+use super::source_xattrs::report_uncopied;
 use super::target::{TargetDirectory, target_path};
 use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
@@ -215,14 +215,14 @@ impl<'a> NewAttributes<'a> {
                 }
                 Err(cause) => {
                     let problem = Problem::new(CopyKind::SettingAttribute).naming(key.as_bytes());
-                    done &= tell_uncopied(self.copier, self.cx, problem.naming(self.path()), cause);
+                    done &= report_uncopied(self.copier, self.cx, problem.naming(self.path()), cause);
                 }
             }
         }
         if let Some(cause) = unsupported {
-            mend::tell_lost(self.copier, self.cx, &|| self.path());
+            mend::warn_no_xattrs(self.copier, self.cx, &|| self.path());
             let problem = Problem::new(CopyKind::SettingAttributes).naming(self.path());
-            done &= tell_uncopied(self.copier, self.cx, problem, cause);
+            done &= report_uncopied(self.copier, self.cx, problem, cause);
         }
         done
     }

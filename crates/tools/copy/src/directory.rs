@@ -84,12 +84,12 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         if !record_new(copy, &ready.stat) {
             return Enter::Done;
         }
-        copy.tell_copied();
+        copy.print_copied();
         if let Ok(source) = opened.source {
             layouts::give_to_directory(copy, (source, opened.stat), (&ready.fd, &ready.stat));
         }
     } else {
-        mend::tell_entered(copy, opened, &ready.stat);
+        mend::print_entered(copy, opened, &ready.stat);
     }
     copy.count(EntryOutcome::Directory);
     let xattrs = match opened.source {
@@ -167,7 +167,7 @@ fn record_named(copy: EntryCopy<'_>, source: Identity) {
 fn is_own_copy(copy: EntryCopy<'_>, directory: Identity) -> bool {
     let Some(operand) = copy.copier.tops.operand(directory) else { return false };
     if operand <= copy.entry.node.own.operand.index {
-        copy.tell_into_itself();
+        copy.report_into_itself();
     }
     true
 }

@@ -41,7 +41,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     let there = match foreseen {
         Foreseen::Left(_) => return Enter::Done,
         Foreseen::Stays(there) if there.kind == FileType::Directory => {
-            mend::tell_entered(copy, opened, &there);
+            mend::print_entered(copy, opened, &there);
             Some(there)
         }
         Foreseen::Stays(_) | Foreseen::Dangling => {
@@ -49,23 +49,23 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
             return Enter::Done;
         }
         Foreseen::Made => {
-            copy.tell_copied();
+            copy.print_copied();
             None
         }
         Foreseen::Removed | Foreseen::Replaced(_) => {
-            copy.tell_removed();
-            copy.tell_copied();
+            copy.print_removed();
+            copy.print_copied();
             None
         }
         // GNU doesn't print the backup's name for a directory.
         Foreseen::BackedUp(..) => {
-            copy.tell_copied();
+            copy.print_copied();
             None
         }
     };
     copy.count(EntryOutcome::Directory);
     if there.is_none() && is_in_itself(copy, opened.stat.identity) {
-        copy.tell_into_itself();
+        copy.report_into_itself();
     }
     let above = &copy.entry.node.own;
     let own = TargetDirectory {
@@ -161,22 +161,22 @@ fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResult, Problem> 
             }
             return Ok(CreateResult::Left(*left));
         }
-        Foreseen::Made | Foreseen::Dangling => copy.tell_copied(),
-        Foreseen::Stays(there) if there.kind == FileType::Directory => copy.tell_copied(),
-        Foreseen::Stays(there) => copy.tell_copied_onto(Some(there), None),
+        Foreseen::Made | Foreseen::Dangling => copy.print_copied(),
+        Foreseen::Stays(there) if there.kind == FileType::Directory => copy.print_copied(),
+        Foreseen::Stays(there) => copy.print_copied_onto(Some(there), None),
         Foreseen::Removed => {
-            copy.tell_removed();
-            copy.tell_copied();
+            copy.print_removed();
+            copy.print_copied();
         }
         Foreseen::Replaced(there) => {
-            copy.tell_replaced();
-            copy.tell_copied_onto(Some(there), None);
+            copy.print_replaced();
+            copy.print_copied_onto(Some(there), None);
         }
-        Foreseen::BackedUp(there, backup) => copy.tell_copied_onto(Some(there), Some(backup)),
+        Foreseen::BackedUp(there, backup) => copy.print_copied_onto(Some(there), Some(backup)),
     }
     if let Some(problem) = failure(copy, source, &foreseen) {
         if let Foreseen::BackedUp(_, backup) = &foreseen {
-            place::tell_put_back(copy, backup);
+            place::report_put_back(copy, backup);
         }
         return Err(problem);
     }

@@ -74,7 +74,7 @@ impl<'a> EntryCopy<'a> {
     pub(super) fn open_place(self) -> Result<Arc<Fd>, Error> {
         let opened = self.open_directory();
         if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
-            self.tell_copied();
+            self.print_copied();
         }
         opened
     }
@@ -140,23 +140,23 @@ impl<'a> EntryCopy<'a> {
     }
 
     /// Prints the `--verbose` line for a copy where nothing was.
-    pub(super) fn tell_copied(self) {
-        self.tell_copied_onto(None, None);
+    pub(super) fn print_copied(self) {
+        self.print_copied_onto(None, None);
     }
 
     /// Prints the `--verbose` line for a copy onto what was there, which may be kept as `backup`.
-    pub(super) fn tell_copied_onto(self, before: Option<&Stat>, backup: Option<&CStr>) {
-        self.tell_change(ItemizedChange::Copied(before), backup);
+    pub(super) fn print_copied_onto(self, before: Option<&Stat>, backup: Option<&CStr>) {
+        self.print_change(ItemizedChange::Copied(before), backup);
     }
 
     /// Prints the `--verbose` line for another name of a file.
-    pub(super) fn tell_linked(self, first: &LinkedName, before: Option<&Stat>, backup: Option<&CStr>) {
-        self.tell_change(ItemizedChange::Linked(first, before), backup);
+    pub(super) fn print_linked(self, first: &LinkedName, before: Option<&Stat>, backup: Option<&CStr>) {
+        self.print_change(ItemizedChange::Linked(first, before), backup);
     }
 
-    fn tell_change(self, change: ItemizedChange<'_>, backup: Option<&CStr>) {
+    fn print_change(self, change: ItemizedChange<'_>, backup: Option<&CStr>) {
         if self.options.itemize {
-            return itemize::tell(self, change);
+            return itemize::print(self, change);
         }
         if !self.options.verbose {
             return;
@@ -168,16 +168,16 @@ impl<'a> EntryCopy<'a> {
     }
 
     /// Prints the `--verbose` line for a copy that failed after GNU would have checked its target.
-    pub(super) fn tell_tried(self, problem: &Problem) {
+    pub(super) fn print_tried(self, problem: &Problem) {
         if problem.kind != CopyKind::CannotStat {
-            self.tell_copied();
+            self.print_copied();
         }
     }
 
     /// Reports once that the target is inside the source.
-    pub(super) fn tell_into_itself(self) {
+    pub(super) fn report_into_itself(self) {
         let operand = &self.entry.node.own.operand;
-        if operand.tells_first() {
+        if operand.reports_first() {
             let problem = Problem::new(CopyKind::IntoItself);
             self.cx.problem(problem.naming(operand.source.clone()).naming(operand.target.clone()));
         }
@@ -185,16 +185,16 @@ impl<'a> EntryCopy<'a> {
 
     /// Prints the `--verbose` line for a target that is replaced as a whole. For `cp`, that is
     /// removing it first.
-    pub(super) fn tell_replaced(self) {
+    pub(super) fn print_replaced(self) {
         if !self.options.existing.update.syncs() {
-            self.tell_removed();
+            self.print_removed();
         }
     }
 
     /// Prints the `--verbose` line for a target that got only attributes.
-    pub(super) fn tell_mended(self, differences: Differences) {
+    pub(super) fn print_mended(self, differences: Differences) {
         if self.options.itemize {
-            itemize::tell(self, ItemizedChange::Mended(differences));
+            itemize::print(self, ItemizedChange::Mended(differences));
         } else if self.options.verbose {
             let names = vec![self.entry.path(), self.target_path()];
             self.cx.report().line(OutputLine::new(CopyKind::Mended, names));
@@ -203,7 +203,7 @@ impl<'a> EntryCopy<'a> {
 
     /// Prints the `--verbose` line for a removed target. The line of `--itemize-changes` for what
     /// comes next is enough.
-    pub(super) fn tell_removed(self) {
+    pub(super) fn print_removed(self) {
         if self.options.verbose && !self.options.itemize {
             self.cx.report().line(OutputLine::new(CopyKind::Removed, vec![self.target_path()]));
         }

@@ -30,7 +30,7 @@ pub(super) enum ItemizedChange<'a> {
 }
 
 /// Prints the line for a change.
-pub(super) fn tell(copy: EntryCopy<'_>, change: ItemizedChange<'_>) {
+pub(super) fn print(copy: EntryCopy<'_>, change: ItemizedChange<'_>) {
     // A source that has gone meanwhile is reported by whoever needs it.
     let Ok(source) = copy.stat_source() else { return };
     let mut path = below_target(copy, &copy.target_path());

@@ -22,7 +22,7 @@ use super::options::LayoutRule;
 pub(super) struct Layouts {
     pub(super) systems: FileSystems,
     /// True once a layout that could not be set was reported.
-    told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl Layouts {
@@ -96,7 +96,7 @@ pub(super) fn make_file(
     let there = copy.copier.layouts.systems.striped(directory, copy.entry.node.own.held.identity().device);
     let created = create((directory, name), mode, layout, there)?;
     if let Some(refusal) = created.refusal {
-        tell_refusal(copy, &copy.target_path(), &refusal);
+        report_refusal(copy, &copy.target_path(), &refusal);
     }
     Ok(created.file)
 }
@@ -108,13 +108,13 @@ pub(super) fn give_to_directory(copy: EntryCopy<'_>, source: (&Fd, &Stat), (made
     let given =
         if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(Refusal::Elsewhere) };
     if let Err(refusal) = given {
-        tell_refusal(copy, &copy.target_path(), &refusal);
+        report_refusal(copy, &copy.target_path(), &refusal);
     }
 }
 
-fn tell_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
+fn report_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
     remark(copy, path, refusal);
-    if matches!(refusal, Refusal::Elsewhere) || copy.copier.layouts.told.swap(true, Ordering::Relaxed) {
+    if matches!(refusal, Refusal::Elsewhere) || copy.copier.layouts.is_reported.swap(true, Ordering::Relaxed) {
         return;
     }
     let problem = Problem::new(CopyKind::Layout).naming(path).naming(refusal.to_string().into_bytes());

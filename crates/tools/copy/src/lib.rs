@@ -140,7 +140,7 @@ pub struct Copier {
     /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
     xattr_rules: OnceLock<XattrRules>,
     /// True if the user knows that the target's file system has no xattrs.
-    told_xattrs_lost: AtomicBool,
+    has_reported_xattrs: AtomicBool,
     /// The policy's file contexts, with `-Z`.
     contexts: Option<FileContexts>,
     resolutions: Resolutions,
@@ -163,14 +163,14 @@ impl Copier {
         if let Update::Different(difference) = &mut options.existing.update {
             difference.deletes_later = false;
         }
-        let Self { contexts, listed_hash, digests, journal, links, told_xattrs_lost, .. } = self;
+        let Self { contexts, listed_hash, digests, journal, links, has_reported_xattrs, .. } = self;
         Self {
             contexts,
             listed_hash,
             digests,
             journal,
             links,
-            told_xattrs_lost,
+            has_reported_xattrs,
             ..Self::new(options, self.cancel, false)
         }
     }
@@ -201,7 +201,7 @@ impl Copier {
             journal: None,
             unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
-            told_xattrs_lost: AtomicBool::new(false),
+            has_reported_xattrs: AtomicBool::new(false),
             contexts: None,
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),

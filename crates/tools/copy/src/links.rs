@@ -215,27 +215,27 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
     let overwrite = || match is_directory {
         true => Err(cannot_link(copy, first, dry_run::error(Errno::ISDIR))),
         false => {
-            copy.tell_replaced();
+            copy.print_replaced();
             Ok(())
         }
     };
     match place::foresee(copy, &source)? {
         Foreseen::Left(Left::AsItIs) => return Ok(Linking::Left),
         Foreseen::Left(Left::AsCopy) if !copy.options.existing.update.syncs() => overwrite()?,
-        Foreseen::BackedUp(_, backup) => copy.tell_linked(first, there.as_ref(), Some(&backup)),
+        Foreseen::BackedUp(_, backup) => copy.print_linked(first, there.as_ref(), Some(&backup)),
         Foreseen::Stays(_) | Foreseen::Replaced(_) | Foreseen::Left(Left::AsCopy) => {
-            copy.tell_linked(first, there.as_ref(), None);
+            copy.print_linked(first, there.as_ref(), None);
             overwrite()?;
         }
         Foreseen::Removed => {
-            copy.tell_removed();
-            copy.tell_linked(first, there.as_ref(), None);
+            copy.print_removed();
+            copy.print_linked(first, there.as_ref(), None);
         }
         Foreseen::Made | Foreseen::Dangling => {
-            copy.tell_linked(first, None, None);
+            copy.print_linked(first, None, None);
             // A dangling symbolic link.
             if there.is_some() {
-                copy.tell_replaced();
+                copy.print_replaced();
             }
         }
     }
@@ -266,7 +266,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
     match make(copy.target_name()) {
         Err(cause) if cause.is(Errno::EXIST) => {}
         outcome => {
-            copy.tell_linked(first, None, None);
+            copy.print_linked(first, None, None);
             return outcome.map(|()| Linking::Done).map_err(failed);
         }
     }
@@ -291,12 +291,12 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         // other names.
         TargetPlace::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
             place::keep(copy, &new)?;
-            copy.tell_linked(first, before.as_ref(), None);
+            copy.print_linked(first, before.as_ref(), None);
         }
         TargetPlace::Left(Left::AsCopy) => {}
-        TargetPlace::Taken(_) | TargetPlace::Replaced(_) => copy.tell_linked(first, before.as_ref(), None),
+        TargetPlace::Taken(_) | TargetPlace::Replaced(_) => copy.print_linked(first, before.as_ref(), None),
         TargetPlace::Free(ClearedPlace { backup, before }) => {
-            copy.tell_linked(first, before.as_ref(), backup.as_deref());
+            copy.print_linked(first, before.as_ref(), backup.as_deref());
             match make(copy.target_name()) {
                 // A dangling symbolic link.
                 Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
@@ -310,7 +310,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         }
     }
     replace(copy.copier, &new, copy.target_name(), &make).map_err(failed)?;
-    copy.tell_replaced();
+    copy.print_replaced();
     Ok(Linking::Done)
 }
 

@@ -122,13 +122,13 @@ fn other_xattrs_at(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<
 }
 
 /// Prints the line for an existing directory whose attributes will be set.
-pub(super) fn tell_entered(copy: EntryCopy<'_>, opened: &OpenDir<'_>, there: &Stat) {
+pub(super) fn print_entered(copy: EntryCopy<'_>, opened: &OpenDir<'_>, there: &Stat) {
     if !copy.options.itemize || copy.options.strict {
         return;
     }
     let differences = all_differences(copy, opened.stat, there);
     if (Differences { size: false, ..differences }).any() {
-        copy.tell_mended(differences);
+        copy.print_mended(differences);
     }
 }
 
@@ -205,7 +205,7 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
         }
     }
     copy.count(EntryOutcome::Mended);
-    copy.tell_mended(differences);
+    copy.print_mended(differences);
     Ok(())
 }
 
@@ -237,7 +237,7 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
         Err(cause) => {
             let is_lost = cause.is(Errno::OPNOTSUPP) && !is_list(key) && !copy.options.require_xattr;
             if is_lost {
-                tell_lost(copy.copier, copy.cx, &|| copy.target_path());
+                warn_no_xattrs(copy.copier, copy.cx, &|| copy.target_path());
             }
             is_lost
         }
@@ -253,12 +253,12 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
 
 /// Warns once that the target's file system has no xattrs. Only `haul sync` does: a copy drops them
 /// silently, as GNU cp does.
-pub(super) fn tell_lost(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn() -> Vec<u8>) {
+pub(super) fn warn_no_xattrs(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn() -> Vec<u8>) {
     let options = &copier.options;
     // Relaxed: nothing else depends on it.
     if options.existing.update.syncs()
         && !options.require_xattr
-        && !copier.told_xattrs_lost.swap(true, Ordering::Relaxed)
+        && !copier.has_reported_xattrs.swap(true, Ordering::Relaxed)
     {
         cx.problem(Problem::new(CopyKind::XattrsLost).naming(path()).as_warning());
     }

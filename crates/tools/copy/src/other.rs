@@ -125,7 +125,7 @@ fn links_at_once(copy: EntryCopy<'_>) -> bool {
     };
     let is_there = made.is_ok();
     if is_there {
-        copy.tell_copied();
+        copy.print_copied();
         copy.count(outcome);
     }
     is_there
@@ -171,8 +171,8 @@ fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Crea
     let unreadable = |cause| Problem::new(FlowKind::CannotOpen).naming(copy.entry.path()).because(cause);
     let how = if copy.follows() { Open::READ.following() } else { Open::READ };
     // GNU prints the `--verbose` line before it opens the source.
-    let tell = |_: &Error| copy.tell_copied();
-    let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
+    let print = |_: &Error| copy.print_copied();
+    let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(print).map_err(unreadable)?;
     let made =
         match regular::open_target(copy, Original::of(stat), creation_mode::private(copy.copier, stat))? {
             PreparedTarget::Open(target) => {
@@ -227,7 +227,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<C
     };
     let make = |name: &CStr| copy.with_room(|| make_once(name));
     match make(name) {
-        Ok(()) => copy.tell_copied(),
+        Ok(()) => copy.print_copied(),
         Err(cause) if cause.is(Errno::EXIST) => {
             let replaces = copy.options.existing.force && source.kind == FileType::Symlink;
             let place = Taken { directory: &directory, source, replaces, exists: cause };
@@ -238,7 +238,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<C
         }
         Err(cause) => {
             let problem = copy.failure(&directory, cannot_create, cause);
-            copy.tell_tried(&problem);
+            copy.print_tried(&problem);
             return Err(problem);
         }
     }
@@ -261,7 +261,7 @@ fn make_in_place(
     match place::clear(copy, directory, &mut turn, source)? {
         TargetPlace::Left(left) => Ok(Some(left)),
         TargetPlace::Taken(there) => {
-            copy.tell_copied_onto(there.as_ref(), None);
+            copy.print_copied_onto(there.as_ref(), None);
             let outcome = if replaces {
                 replace(copy.copier, directory, copy.target_name(), make)
             } else {
@@ -270,12 +270,12 @@ fn make_in_place(
             outcome.map(|()| None).map_err(failed)
         }
         TargetPlace::Replaced(there) => {
-            copy.tell_replaced();
-            copy.tell_copied_onto(Some(&there), None);
+            copy.print_replaced();
+            copy.print_copied_onto(Some(&there), None);
             replace(copy.copier, directory, copy.target_name(), make).map(|()| None).map_err(failed)
         }
         TargetPlace::Free(ClearedPlace { backup, before }) => {
-            copy.tell_copied_onto(before.as_ref(), backup.as_deref());
+            copy.print_copied_onto(before.as_ref(), backup.as_deref());
             make(copy.target_name()).map(|()| None).map_err(|cause| {
                 place::put_back(copy, backup.as_deref());
                 failed(cause)
@@ -332,7 +332,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
         |name: &CStr| link_at_path(Some(source_directory), copy.entry.name(), follow, &directory, name);
     let make = |name: &CStr| copy.with_room(|| make_once(name));
     match make(copy.target_name()) {
-        Ok(()) => copy.tell_copied(),
+        Ok(()) => copy.print_copied(),
         Err(cause) if cause.is(Errno::EXIST) => {
             let replaces = copy.options.existing.force || copy.options.existing.ask;
             let taken = Taken { directory: &directory, source, replaces, exists: cause };
@@ -342,7 +342,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
         }
         Err(cause) => {
             let looked = copy.failure(&directory, CopyKind::CannotLink, cause.clone());
-            copy.tell_tried(&looked);
+            copy.print_tried(&looked);
             return Err(if looked.kind == CopyKind::CannotStat { looked } else { failed(cause) });
         }
     }
@@ -372,7 +372,7 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResul
     };
     let make = |name: &CStr| copy.with_room(|| make_once(name));
     if leads && !copy.options.existing.backs_up() && make(copy.target_name()).is_ok() {
-        copy.tell_copied();
+        copy.print_copied();
     } else {
         // Something exists, or something is wrong with the directory; `clear` finds out.
         let (mut turn, mut is_replaced) = (place::turn(copy), false);
@@ -380,13 +380,13 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResul
             TargetPlace::Left(left) => return Ok(CreateResult::Left(left)),
             TargetPlace::Taken(there) => ClearedPlace { before: there, backup: None },
             TargetPlace::Replaced(there) => {
-                copy.tell_removed();
+                copy.print_removed();
                 is_replaced = true;
                 ClearedPlace { before: Some(there), backup: None }
             }
             TargetPlace::Free(freed) => freed,
         };
-        copy.tell_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
+        copy.print_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
         let outcome = match leads {
             true if is_replaced => {
                 replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed)

@@ -92,7 +92,7 @@ impl<'a> Parents<'a> {
             Ok(Some(held)) => Ok(held),
             Err(problem) => Err(problem),
         };
-        held.map_err(|problem| self.tell(problem)).ok()
+        held.map_err(|problem| self.report(problem)).ok()
     }
 
     /// Refuses a copy that names its own new parent (`.` or `..`): GNU can't make that
@@ -226,7 +226,7 @@ impl<'a> Parents<'a> {
         if self.copier.options.dry_run {
             // These two are in every directory, once it is made.
             if !matches!(component.name.to_bytes(), b"." | b"..") {
-                self.tell_made(component);
+                self.print_created(component);
             }
             let shown = component.shown.to_vec();
             let held = self.cache.hold_absent(&c_string(&shown), Open::SEARCH, shown);
@@ -247,7 +247,7 @@ impl<'a> Parents<'a> {
             Some(room) => room.retry(self.report, &|| component.shown.to_vec(), make),
         };
         made.map_err(problem(CopyKind::CannotMakeParent))?;
-        self.tell_made(component);
+        self.print_created(component);
         let opened = creation.open_directory(&directory, &component.name, is_shared);
         let (fd, made) = opened.map_err(|cause| match cause.operation() {
             Operation::Fchmod => problem(CopyKind::SettingPermissions)(cause),
@@ -264,7 +264,7 @@ impl<'a> Parents<'a> {
     }
 
     /// Prints the `--verbose` line for a new parent.
-    fn tell_made(&self, component: &PathComponent<'_>) {
+    fn print_created(&self, component: &PathComponent<'_>) {
         if self.copier.options.verbose {
             let names = vec![component.source.to_vec(), component.shown.to_vec()];
             self.report.line(OutputLine::new(CopyKind::ParentMade, names));
@@ -324,10 +324,10 @@ impl<'a> Parents<'a> {
         }
         for changed in std::mem::take(&mut self.changed).into_iter().rev() {
             if let Err(problem) = self.give_attributes(&changed) {
-                self.tell(problem);
+                self.report(problem);
             }
             if let Err(problem) = durable::flush_parent(self.copier, self.cache, &changed.held) {
-                self.tell(problem);
+                self.report(problem);
             }
         }
         self.status
@@ -374,7 +374,7 @@ impl<'a> Parents<'a> {
         }
     }
 
-    fn tell(&mut self, problem: Problem) {
+    fn report(&mut self, problem: Problem) {
         if problem.severity == Severity::Error {
             self.status = Status::Failure;
         }

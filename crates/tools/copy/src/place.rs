@@ -116,7 +116,7 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
     let there = match stat_path(Some(&*directory), copy.target_name(), follow) {
         Ok(there) => there,
         Err(cause) if cause.is(Errno::NOENT) && existing.update.makes_nothing_new() => {
-            tell_skip(copy, Skip::Unwanted);
+            report_skip(copy, Skip::Unwanted);
             return true;
         }
         // Errors here and below are reported when the copy is made.
@@ -124,9 +124,9 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
     };
     match existing.update {
         Update::Different(UpdateRule { only_missing: true, .. }) | Update::None => {
-            tell_skip(copy, Skip::Unwanted)
+            report_skip(copy, Skip::Unwanted)
         }
-        Update::NoneFail => tell_skip(copy, Skip::NotReplacing),
+        Update::NoneFail => report_skip(copy, Skip::NotReplacing),
         Update::Older | Update::All | Update::Different(_) => {
             return leaves_after_look(copy, &directory, &there);
         }
@@ -150,7 +150,7 @@ fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool 
         }
         Decision::Skip(Skip::NotOlder | Skip::Unchanged) if may_be_linked => return false,
         Decision::Skip(skip) => {
-            tell_skip(copy, skip);
+            report_skip(copy, skip);
             if skip == Skip::Unchanged {
                 mend::mend(copy, directory, &source, there);
             }
@@ -209,7 +209,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
     let follow = !looks_at_link(copy.options, source.kind);
     if is_in_absent(copy) {
         if copy.options.existing.update.makes_nothing_new() {
-            tell_skip(copy, Skip::Unwanted);
+            report_skip(copy, Skip::Unwanted);
             return Ok(Foreseen::Left(Left::AsItIs));
         }
         // The directory would be made, maybe where something else is now.
@@ -244,7 +244,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
         Decision::RemoveDirectory => return Err(refused(copy, ReplaceRefusal::OtherOntoDirectory)),
         Decision::BackUp => Foreseen::BackedUp(there, backup_name(&directory, name, &copy.options.existing)),
         Decision::Skip(skip) => {
-            tell_skip(copy, skip);
+            report_skip(copy, skip);
             Foreseen::Left(Left::after(copy, skip))
         }
         Decision::Done => Foreseen::Left(Left::AsItIs),
@@ -294,7 +294,7 @@ pub(super) fn clear(
         }
         Decision::RemoveDirectory => {
             match copy.with_room(|| remove_directory(directory, name)) {
-                Ok(()) => copy.tell_removed(),
+                Ok(()) => copy.print_removed(),
                 Err(cause) if cause.is(Errno::NOENT) => {}
                 Err(cause) if cause.is(Errno::NOTEMPTY) || cause.is(Errno::EXIST) => {
                     return Err(refused(copy, ReplaceRefusal::OtherOntoDirectory));
@@ -310,7 +310,7 @@ pub(super) fn clear(
                 .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
         }
         Decision::Skip(skip) => {
-            tell_skip(copy, skip);
+            report_skip(copy, skip);
             Ok(TargetPlace::Left(Left::after(copy, skip)))
         }
         Decision::Done => Ok(TargetPlace::Left(Left::AsItIs)),
@@ -351,7 +351,7 @@ pub(super) fn leaves_directory(copy: EntryCopy<'_>) -> bool {
         Err(cause) => only_existing && cause.is(Errno::NOENT),
     };
     if is_left {
-        tell_skip(copy, Skip::Unwanted);
+        report_skip(copy, Skip::Unwanted);
     }
     is_left
 }
@@ -388,8 +388,8 @@ pub(super) fn make_room(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> R
     match remove(directory, copy.target_name()) {
         Ok(()) => {
             match source.kind {
-                FileType::Directory => copy.tell_removed(),
-                _ => copy.tell_replaced(),
+                FileType::Directory => copy.print_removed(),
+                _ => copy.print_replaced(),
             }
             Ok(())
         }
@@ -403,13 +403,13 @@ pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&CStr>) {
     let Some(backup) = backup else { return };
     let outcome = copy.open_directory().and_then(|directory| rename(directory, backup, copy.target_name()));
     match outcome {
-        Ok(()) => tell_put_back(copy, backup),
+        Ok(()) => report_put_back(copy, backup),
         Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotUnbackup, cause)),
     }
 }
 
 /// Prints that a backup was restored.
-pub(super) fn tell_put_back(copy: EntryCopy<'_>, backup: &CStr) {
+pub(super) fn report_put_back(copy: EntryCopy<'_>, backup: &CStr) {
     if copy.options.verbose {
         let names = vec![copy.entry.node.own.held.path_of(backup), copy.target_path()];
         copy.cx.report().line(OutputLine::new(CopyKind::Unbackup, names));
@@ -417,7 +417,7 @@ pub(super) fn tell_put_back(copy: EntryCopy<'_>, backup: &CStr) {
 }
 
 /// Counts a skipped entry, and reports it if requested.
-fn tell_skip(copy: EntryCopy<'_>, skip: Skip) {
+fn report_skip(copy: EntryCopy<'_>, skip: Skip) {
     if skip == Skip::Unchanged {
         return copy.count(EntryOutcome::Unchanged);
     }

@@ -197,7 +197,7 @@ pub(super) fn open_target(
         copy.open_place().map_err(|cause| copy.problem(CopyKind::CannotCreateFile, slashed(name, cause)))?;
     match create(copy, &directory, creation_mode.mode, source) {
         Ok(target) => {
-            copy.tell_copied();
+            copy.print_copied();
             Ok(PreparedTarget::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
         }
         Err(cause) if cause.is(Errno::EXIST) => open_in_place(copy, source, &directory),
@@ -206,7 +206,7 @@ pub(super) fn open_target(
         }
         Err(cause) => {
             let problem = copy.failure(&directory, CopyKind::CannotCreateFile, slashed(name, cause));
-            copy.tell_tried(&problem);
+            copy.print_tried(&problem);
             Err(problem)
         }
     }
@@ -242,15 +242,15 @@ fn open_in_place(
     match place::clear(copy, directory, &mut turn, source.stat)? {
         TargetPlace::Left(left) => Ok(PreparedTarget::Left(left)),
         TargetPlace::Taken(there) => {
-            copy.tell_copied_onto(there.as_ref(), None);
+            copy.print_copied_onto(there.as_ref(), None);
             open_existing(copy, source, directory, there).map(PreparedTarget::Open)
         }
         TargetPlace::Replaced(there) => {
-            copy.tell_copied_onto(Some(&there), None);
+            copy.print_copied_onto(Some(&there), None);
             replace(copy, source, directory).map(PreparedTarget::Open)
         }
         TargetPlace::Free(ClearedPlace { backup, before }) => {
-            copy.tell_copied_onto(before.as_ref(), backup.as_deref());
+            copy.print_copied_onto(before.as_ref(), backup.as_deref());
             let is_there = if backup.is_some() { check_source(copy) } else { Ok(()) };
             match is_there.and_then(|()| make_anew(copy, source, directory)) {
                 Ok(target) => Ok(PreparedTarget::Open(OpenTarget { backup, ..target })),
@@ -345,7 +345,7 @@ fn replace(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<
         place::make_room(copy, directory, source.stat)?;
         return make_anew(copy, source, directory);
     }
-    copy.tell_replaced();
+    copy.print_replaced();
     let mode = creation_mode::new_file_mode(copy.copier, source.stat);
     staged::create_replacement(copy, directory, mode, source)
         .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
@@ -439,7 +439,7 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
     let now = stat(&file.source).map_err(unreadable)?;
     // In raw nanoseconds: a file system that rounds one of the two would look like a change.
     let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
-    let is_whole = file.length() == file.stat.size || !tells_size(&file.source, &file.stat);
+    let is_whole = file.length() == file.stat.size || !has_known_size(&file.source, &file.stat);
     if state(&now) == state(&file.stat) && is_whole {
         return Ok(None);
     }
@@ -452,7 +452,7 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
 
 /// True unless the size of a file says nothing about its content, as in `/proc`, where it is 0, and
 /// in `/sys`, where it is a page.
-fn tells_size(file: &Fd, stat: &Stat) -> bool {
+fn has_known_size(file: &Fd, stat: &Stat) -> bool {
     stat.size > 0 && !is_made_by_kernel(file).unwrap_or(false)
 }
 
@@ -570,7 +570,7 @@ pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
             Reported::Yes
         }
         None => {
-            copy.tell_copied();
+            copy.print_copied();
             Reported::No
         }
     }

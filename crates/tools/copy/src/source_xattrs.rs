@@ -59,7 +59,7 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
             Err(cause) => {
                 found.is_incomplete = true;
                 let problem = Problem::new(CopyKind::GettingAttribute).naming(key.to_bytes());
-                tell_uncopied(copy.copier, copy.cx, problem.naming(copy.entry.path()), cause);
+                report_uncopied(copy.copier, copy.cx, problem.naming(copy.entry.path()), cause);
             }
         }
     }
@@ -161,7 +161,7 @@ fn read_label(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: Object<'_>,
 
 fn cannot_list(copy: EntryCopy<'_>, cause: Error) {
     let problem = Problem::new(CopyKind::ListingAttributes).naming(copy.entry.path());
-    tell_uncopied(copy.copier, copy.cx, problem, cause);
+    report_uncopied(copy.copier, copy.cx, problem, cause);
 }
 
 /// Returns the rules in `/etc/xattr.conf`, which is read on first use.
@@ -186,7 +186,7 @@ fn rules<'a>(copier: &'a Copier, cx: &Context<'_, Copier>) -> &'a XattrRules {
 /// `-a` copies xattrs on a best-effort basis: what the file system can't store or the user's
 /// permissions do not allow is skipped. Anything else is an error, which GNU hides under `-a`. For
 /// `haul sync`, so is what doesn't fit: silence would leave the trees different.
-pub(super) fn tell_uncopied(
+pub(super) fn report_uncopied(
     copier: &Copier,
     cx: &Context<'_, Copier>,
     problem: Problem,

@@ -132,17 +132,17 @@ pub(super) struct OperandCopy {
     /// The target's path in messages.
     pub(super) target: Vec<u8>,
     /// True once the user was told that the target is inside the source.
-    told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl OperandCopy {
     pub(super) fn new(index: usize, source: Vec<u8>, target: Vec<u8>) -> Self {
-        Self { index, source, target, told: AtomicBool::new(false) }
+        Self { index, source, target, is_reported: AtomicBool::new(false) }
     }
 
     /// True on the first call only.
-    pub(super) fn tells_first(&self) -> bool {
-        !self.told.swap(true, Ordering::Relaxed)
+    pub(super) fn reports_first(&self) -> bool {
+        !self.is_reported.swap(true, Ordering::Relaxed)
     }
 }
 

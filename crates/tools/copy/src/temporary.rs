@@ -59,7 +59,7 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
     if copier.keeps_temporary.load(Ordering::Relaxed) || held.is_absent() {
         return Vec::new();
     }
-    let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
+    let warning = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
     let kept = lock(&copier.kept_names).clone();
     let is_leftover = |name: &CStr| {
         let is_incomplete = run.is_some_and(|run| is_temporary_name(name, *run)) && !kept.contains(name);
@@ -67,5 +67,5 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
         is_incomplete || is_earlier || is_left_behind(name)
     };
     let swept = haul_flow::sweep(cache, held, is_leftover);
-    swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
+    swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(warning).collect()
 }

@@ -32,7 +32,7 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
             if let Some(refusal) = place::refuses(copy, source) {
                 return Err(refusal);
             }
-            copy.tell_copied();
+            copy.print_copied();
             let unreadable = Problem::new(FlowKind::CannotOpen).naming(copy.entry.path());
             return Err(unreadable.because(cause));
         }
@@ -66,7 +66,7 @@ fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<CreateResult> {
     let mode = creation_mode::private(copy.copier, source).mode;
     let file = Special { kind: FileType::Regular, mode, device_number: 0 };
     make_special(&directory, copy.target_name(), file).ok()?;
-    copy.tell_copied();
+    copy.print_copied();
     copy.count(EntryOutcome::File);
     Some(CreateResult::Whole)
 }

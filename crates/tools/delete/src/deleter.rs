@@ -219,7 +219,7 @@ impl Deleter {
             }
         }
         match self.remove_or_keep(entry, &directory) {
-            Ok(()) => self.tell(cx, DeleteKind::Removed, entry.path()),
+            Ok(()) => self.report_deleted(cx, DeleteKind::Removed, entry.path()),
             Err(cause) if cause.is(Errno::NOENT) && is_gone(&directory, entry.name()) => {}
             Err(cause) => return Err(failed(cause)),
         }
@@ -279,7 +279,7 @@ impl Deleter {
             }
             self.with_permission(&directory, || remove_directory(&*directory, name)).map_err(failed)?;
         }
-        self.tell(cx, DeleteKind::RemovedDirectory, node.source.path());
+        self.report_deleted(cx, DeleteKind::RemovedDirectory, node.source.path());
         Ok(())
     }
 
@@ -292,7 +292,7 @@ impl Deleter {
         }
     }
 
-    fn tell(&self, cx: &Context<'_, Self>, kind: DeleteKind, path: Vec<u8>) {
+    fn report_deleted(&self, cx: &Context<'_, Self>, kind: DeleteKind, path: Vec<u8>) {
         cx.count_entry(EntryOutcome::Deleted, |outcome| EntryReport::new(outcome, path.clone()));
         if self.options.itemize {
             let slash = if kind == DeleteKind::RemovedDirectory { "/" } else { "" };

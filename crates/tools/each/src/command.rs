@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_shell_gets_one_script_with_the_path_in_a_variable() {
-        let told = words(&["wc", "-l <", "{}"], true, &["it's; rm -rf"]);
+        let result = words(&["wc", "-l <", "{}"], true, &["it's; rm -rf"]);
         let script = "haul_path1='it'\\''s; rm -rf'; wc -l < \"${haul_path1}\"";
-        assert_eq!(told, ["sh", "-c", script]);
+        assert_eq!(result, ["sh", "-c", script]);
         let batch = words(&["cat {} |", "sort", "-o x{/.}"], true, &["d/a b.c", "d"]);
         let script = "haul_path1='d/a b.c'; haul_name_stem1='a b'; \
                       cat \"${haul_path1}\" d | sort -o x\"${haul_name_stem1}\" d";

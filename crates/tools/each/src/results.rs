@@ -132,16 +132,16 @@ impl Results {
         if kept.failed == 0 {
             return false;
         }
-        let tell = |problem: Problem| report.problem(problem.as_warning());
+        let warn = |problem: Problem| report.problem(problem.as_warning());
         let number = |number: u64| number.to_string().into_bytes();
-        tell(Problem::new(EachKind::Summary).naming(number(kept.failed)).naming(number(kept.commands)));
+        warn(Problem::new(EachKind::Summary).naming(number(kept.failed)).naming(number(kept.commands)));
         kept.listed.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
         let unlisted = kept.failed - kept.listed.len() as u64;
         for (path, failure) in kept.listed.drain(..) {
-            tell(failure.problem(&path));
+            warn(failure.problem(&path));
         }
         if unlisted > 0 {
-            tell(Problem::new(EachKind::More).naming(number(unlisted)));
+            warn(Problem::new(EachKind::More).naming(number(unlisted)));
         }
         true
     }

@@ -212,14 +212,14 @@ impl Stages<Grep> for LargeSearch {
         }
         let is_in_turn = tool.search.options.order == ResultOrder::Named;
         if page.out.len() > if is_in_turn { KEPT_IN_TURN_BYTES } else { KEPT_BYTES } {
-            tool.tell_some(cx, &self.entry, &mut page);
+            tool.emit_part(cx, &self.entry, &mut page);
         }
     }
 
     fn end(&self, cx: &Context<'_, Grep>) {
         let page = std::mem::take(&mut *lock(&self.page));
         let errors_before = cx.errors();
-        cx.tool().tell(cx, &self.entry, page);
+        cx.tool().emit_page(cx, &self.entry, page);
         let source = lock(&self.source).take();
         let closed = source.and_then(Arc::into_inner).map_or(Ok(()), Fd::close);
         if let Err(cause) = closed {

@@ -303,7 +303,7 @@ impl Grep {
         is_output
     }
 
-    fn tell_some(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
+    fn emit_part(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
         let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
         // Only the end decides if the selected lines count: under `-I` the file may still turn
         // out binary.
@@ -316,15 +316,15 @@ impl Grep {
     }
 
     /// Completes a page and emits the rest of it.
-    fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, mut page: Page) {
+    fn emit_page(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, mut page: Page) {
         if !matches!(self.options().show, Show::Lines | Show::Nothing) {
             self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(entry)));
         }
         if let Some(given_up) = page.given_up {
             cx.problem(Problem::new(given_up.kind()).naming(self.path(entry)));
         }
-        let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
-        let hidden = page.hidden && is_told;
+        let is_reported = self.options().show == Show::Lines && self.options().binary == Binary::Report;
+        let hidden = page.hidden && is_reported;
         let result =
             SearchResult { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
         if result != SearchResult::default() {
@@ -350,7 +350,7 @@ impl Grep {
     fn in_turn(&self, index: usize, problem: Problem) -> Option<Problem> {
         match self.options().show {
             Show::Nothing if !self.is_met(index) => None,
-            Show::Nothing => self.turns.tells_now(index, problem),
+            Show::Nothing => self.turns.reports_now(index, problem),
             _ => Some(problem),
         }
     }
@@ -450,7 +450,7 @@ impl Tool for Grep {
             EntryType::Directory => {
                 let problem = Problem::new(GrepKind::IsADirectory).naming(self.path(entry));
                 self.problem(cx, entry, problem);
-                self.tell(cx, entry, self.page(entry, None));
+                self.emit_page(cx, entry, self.page(entry, None));
             }
             _ => self.search_as_it_comes(cx, entry),
         }
@@ -517,7 +517,7 @@ impl Tool for Grep {
         if was_read && stream.page.given_up.is_none() {
             self.count(cx, entry);
         }
-        self.tell(cx, entry, stream.page);
+        self.emit_page(cx, entry, stream.page);
     }
 
     fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {

@@ -36,7 +36,7 @@ pub enum NamePrefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Binary {
     /// Report that the file matches, without showing lines.
-    Tell,
+    Report,
     /// Treat it as text (`-a`).
     Text,
     /// Treat it as not matching (`-I`).

@@ -63,7 +63,7 @@ impl Grep {
                 }
             }
             if !stream.page.out.is_empty() {
-                self.tell_some(cx, entry, &mut stream.page);
+                self.emit_part(cx, entry, &mut stream.page);
             }
         }
         self.with_scratch(|scratch| {
@@ -71,7 +71,7 @@ impl Grep {
         });
         let (line_end, is_early) = (stream.page.end, !is_ended && left != Some(0));
         has_failed |= stream.page.given_up.is_some();
-        self.tell(cx, entry, stream.page);
+        self.emit_page(cx, entry, stream.page);
         Stopped { line_end, is_early, has_failed }
     }
 

@@ -93,7 +93,7 @@ impl Turns {
     }
 
     /// Returns the problem if all earlier operands are complete; otherwise holds it until they are.
-    pub(super) fn tells_now(&self, index: usize, problem: Problem) -> Option<Problem> {
+    pub(super) fn reports_now(&self, index: usize, problem: Problem) -> Option<Problem> {
         let mut state = lock(&self.state);
         if index <= state.index {
             return Some(problem);

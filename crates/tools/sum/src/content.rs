@@ -53,11 +53,11 @@ impl Summer {
             let again = |algorithm: Algorithm| Ok(algorithm.hash(first));
             let result = self.learned.result(&task, Some(size), algorithm.hash(first), again);
             cx.count(Tally { bytes: size, ..Tally::default() });
-            self.conclude(cx, entry, &task, result);
+            self.complete(cx, entry, &task, result);
         } else if size == 0 {
             // Files of procfs and the like have content although their size is 0.
             let result = self.hash_to_end(cx, opened.source, &task);
-            self.conclude(cx, entry, &task, result);
+            self.complete(cx, entry, &task, result);
         } else if is_large && algorithm == Algorithm::Blake3 {
             LargeHash::begin(cx, entry.clone(), opened.source, size, task);
             return Start::Deferred;
@@ -67,7 +67,7 @@ impl Summer {
                     self.hash_in_order(cx, opened.source, size, other)
                 })
             });
-            self.conclude(cx, entry, &task, result);
+            self.complete(cx, entry, &task, result);
         } else {
             let state = Mutex::new(ContentState { hash: Some(StreamHash::new(algorithm)), result: None });
             let own = Hashing { task, state };
@@ -111,11 +111,11 @@ impl Summer {
         was_read: bool,
     ) {
         let result = lock(&own.state).result.take().filter(|_| was_read);
-        self.tell(cx, entry, result.or(own.task.unreadable()));
+        self.emit_result(cx, entry, result.or(own.task.unreadable()));
     }
 
     /// Emits the result of a file, or reports why there is none.
-    pub(super) fn conclude(
+    pub(super) fn complete(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
@@ -129,10 +129,10 @@ impl Summer {
                 task.unreadable()
             }
         };
-        self.tell(cx, entry, result);
+        self.emit_result(cx, entry, result);
     }
 
-    pub(super) fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: Option<FileResult>) {
+    pub(super) fn emit_result(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: Option<FileResult>) {
         if let Some(result) = result {
             // Plain data always serialises.
             cx.emit(entry, postcard::to_allocvec(&result).unwrap_or_default());

@@ -137,7 +137,7 @@ impl LargeHash {
         };
         let closed = Arc::into_inner(source).map_or(Ok(()), Fd::close);
         let result = result.and_then(|result| closed.map(|()| result));
-        tool.conclude(cx, &self.entry, &self.task, result);
+        tool.complete(cx, &self.entry, &self.task, result);
         cx.complete(&self.entry);
     }
 }

@@ -247,7 +247,7 @@ impl Summer {
                 Ok(result)
             }),
         };
-        self.conclude(cx, entry, &task, result);
+        self.complete(cx, entry, &task, result);
     }
 
     /// True if a missing file is to be passed over.
@@ -316,7 +316,7 @@ impl Tool for Summer {
         if kind == EntryType::Directory && !entry.node.own.is_input() {
             cx.problem(Problem::new(SumKind::IsADirectory).naming(entry.path()));
             let result = self.task(entry).and_then(|task| task.unreadable());
-            self.tell(cx, entry, result);
+            self.emit_result(cx, entry, result);
         } else if cx.hand_back(entry) {
             return Handled::Deferred;
         } else {
@@ -358,7 +358,7 @@ impl Tool for Summer {
                 Task::Check { record, .. } => Some(FileResult::Checked(record, CheckVerdict::Missing)),
                 Task::Sum(_) => None,
             };
-            self.tell(cx, entry, missing);
+            self.emit_result(cx, entry, missing);
             return Reported::Yes;
         }
         // The message comes before the verdict, which may be the last one of a manifest.
@@ -369,7 +369,7 @@ impl Tool for Summer {
             | EntryFailure::StatFile(cause) => Self::unread(entry.path(), cause.clone()),
             _ => Problem::new(FlowKind::Replaced).naming(entry.path()),
         });
-        self.tell(cx, entry, task.unreadable());
+        self.emit_result(cx, entry, task.unreadable());
         Reported::Yes
     }
 

@@ -30,7 +30,7 @@ pub fn list(options: &Options, report: &dyn Reporter) -> u8 {
     let mut lines = MemberLines::new(options.verbose.saturating_add(1), options.numeric_owner);
     loop {
         let next = members.next(&mut problems);
-        failed |= archive::tell(&mut problems, report);
+        failed |= archive::report_all(&mut problems, report);
         match next {
             Ok(Some(mut member)) => {
                 if selection.wants(&member.name).is_some() {

@@ -59,7 +59,7 @@ pub(crate) fn open_temporary(
         Some(target) => target,
         None => create_temporary(copy, (&directory, name), source, creation_mode)?,
     };
-    copy.tell_copied();
+    copy.print_copied();
     Ok(Some(OpenTarget { creation_mode: Some(creation_mode), ..target }))
 }
 

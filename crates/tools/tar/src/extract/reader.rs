@@ -387,7 +387,7 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
     let (mut problems, mut failed) = (Vec::new(), false);
     loop {
         let next = members.next(&mut problems);
-        failed |= archive::tell(&mut problems, report);
+        failed |= archive::report_all(&mut problems, report);
         let outcome = match next {
             Ok(Some(mut member)) => {
                 let is_wanted = selection.wants(&member.name).is_some() && {

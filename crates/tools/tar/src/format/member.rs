@@ -154,7 +154,7 @@ fn pax(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
     } else {
         out.resize(records_begin + in_blocks(bytes as u64) as usize, 0);
         let mut extended = HeaderBlock::new(b'x', Magic::Posix);
-        extended.name_parts(beside(member.path, b"PaxHeaders"));
+        extended.name_parts(auxiliary_name(member.path, b"PaxHeaders"));
         extended.number(&Field::MODE, 0o644);
         extended.number(&Field::SIZE, bytes as u64);
         out[begins..records_begin].copy_from_slice(&extended.finished());
@@ -168,7 +168,7 @@ fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> HeaderBlock {
     let parts = split(member.path);
     match (member.sparse_size, parts) {
         // GNU tar has its process id in place of the 0, so that no two archives are equal.
-        (Some(_), _) => block.name_parts(beside(member.path, b"GNUSparseFile.0")),
+        (Some(_), _) => block.name_parts(auxiliary_name(member.path, b"GNUSparseFile.0")),
         (None, Some((prefix, name))) => {
             block.name(name);
             block.prefix(prefix);
@@ -219,7 +219,7 @@ fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> HeaderBlock {
 
 /// Returns the name of an auxiliary member, in parts: in a directory beside the member it
 /// belongs to.
-fn beside<'a>(path: &'a [u8], directory: &'a [u8]) -> [&'a [u8]; 4] {
+fn auxiliary_name<'a>(path: &'a [u8], directory: &'a [u8]) -> [&'a [u8]; 4] {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let (before, name) = path.split_at(start);

@@ -121,11 +121,11 @@ pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<
 /// an error.
 pub(crate) fn end(members: &mut Members, options: &Options, report: &dyn Reporter) -> bool {
     let problem = finish(members, options).unwrap_or_else(|failure| Some(problem(options, failure)));
-    tell(&mut problem.into_iter().collect(), report)
+    report_all(&mut problem.into_iter().collect(), report)
 }
 
 /// Reports problems; returns true if any of them is an error.
-pub(crate) fn tell(problems: &mut Vec<Problem>, report: &dyn Reporter) -> bool {
+pub(crate) fn report_all(problems: &mut Vec<Problem>, report: &dyn Reporter) -> bool {
     let mut failed = false;
     for problem in problems.drain(..) {
         failed |= problem.severity == haul_flow::Severity::Error;

@@ -249,8 +249,8 @@ impl Members {
         extended.path = extended.path.or(before.name);
         extended.link = extended.link.or(before.link);
         let is_old_sparse = header.is_old_sparse();
-        let said = std::mem::take(&mut extended.sparse);
-        if let (true, Some(name)) = (said.is_any(), &said.name) {
+        let declared = std::mem::take(&mut extended.sparse);
+        if let (true, Some(name)) = (declared.is_any(), &declared.name) {
             extended.path = Some(name.clone());
         }
         let mut member = Member::of(header, extended, problems);
@@ -260,9 +260,9 @@ impl Members {
             map = Some(self.old_map(block, &mut member)?);
         }
         self.expect_content(member.stored);
-        if member.kind == MemberKind::Regular && said.is_any() && !is_old_sparse {
-            member.size = said.size.unwrap_or(member.size);
-            map = Some(match (said.major, said.map) {
+        if member.kind == MemberKind::Regular && declared.is_any() && !is_old_sparse {
+            member.size = declared.size.unwrap_or(member.size);
+            map = Some(match (declared.major, declared.map) {
                 (Some(1), _) => self.map_in_front(&mut member)?,
                 (_, found) => found,
             });
