@@ -16,7 +16,7 @@
 //! 7. Errors of fsync and close are reported.
 //! 8. Drop waits for the kernel, or leaks. Memory the kernel may still touch is never freed.
 //! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
-//! 10. A pair never writes what it hasn't read, and reports both byte counts.
+//! 10. A pair only writes bytes that it has read, and reports both byte counts.
 
 mod faulty;
 mod in_place;

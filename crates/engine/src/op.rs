@@ -15,7 +15,7 @@ pub type Token = u64;
 pub enum Wait {
     /// The read may wait.
     Allowed,
-    /// Read only what is in the page cache. If nothing is, the kernel starts to fetch it and the
+    /// Read only cached data. If there is none, the kernel starts to fetch it and the
     /// completion is [`Outcome::Read`] with `None`. An engine that never blocks its caller treats
     /// this as [`Wait::Allowed`].
     Never,

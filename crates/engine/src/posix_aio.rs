@@ -8,7 +8,7 @@
 //! The modes of `--ops`:
 //! - `single` and `multi` (the default) issue each operation with its own call in `submit`, because
 //!   waiting for `flush` would save nothing. A pair's write is issued by the notification of its
-//!   read. The two differ in what the caller submits; here they are the same.
+//!   read. The two differ only in the caller's submissions.
 //! - `batch` collects operations until `flush` or `reap`, and submits them with one `lio_listio`. A
 //!   pair's write goes into the list after its read's.
 //!

@@ -2,7 +2,7 @@
 //! fetched the data.
 //!
 //! This is the "regular I/O minus blocking, plus retries" of the kernel patch set, in user space.
-//! `preadv2(RWF_NOWAIT)` reads what is in the page cache. If nothing is, the kernel starts to
+//! `preadv2(RWF_NOWAIT)` reads only from the page cache. If nothing is there, the kernel starts to
 //! fetch it and returns `EAGAIN`. Nothing wakes us when the data arrives, so `reap` retries
 //! deferred reads:
 //!
@@ -62,7 +62,7 @@ const PAUSES_MAX: u32 = 56;
 /// Errors of a nonblocking read after which a blocking one is tried.
 const REFUSALS: [Errno; 3] = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM];
 
-/// Reads what is cached and retries the rest.
+/// Reads cached data at once and retries the rest.
 #[derive(Debug)]
 pub struct Retry {
     depth: usize,
@@ -175,7 +175,7 @@ impl Retry {
         None
     }
 
-    /// Completes the read at `index`; for a pair, also writes what was read.
+    /// Completes the read at `index`; for a pair, also writes the bytes.
     fn complete(&mut self, index: usize, result: Result<usize>) {
         let Some(WaitingRead { token, call, .. }) = self.waiting.remove(index) else { return };
         let outcome = match transfer(call) {

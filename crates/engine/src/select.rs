@@ -71,7 +71,7 @@ impl EngineEntry {
     /// Creates the engine.
     ///
     /// # Errors
-    /// If the kernel refuses what the engine needs.
+    /// If the kernel refuses a feature that the engine needs.
     pub fn make(&self, setup: &EngineSetup) -> Result<Box<dyn Engine>> {
         (self.make)(setup)
     }

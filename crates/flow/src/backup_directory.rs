@@ -1,4 +1,4 @@
-//! A directory that receives what a run replaces or deletes in another one (`--backup-dir`).
+//! A directory for the entries that a run replaces or deletes in another one (`--backup-dir`).
 //!
 //! Files keep their paths below the target. The directories above them are made when the first file
 //! needs them, with owner and mode of those in the target. What is replaced gets a second name in
@@ -19,7 +19,7 @@ use haul_sys::{rename_to_new, stat, stat_at, temporary_name};
 use crate::lock;
 use crate::operand::Split;
 
-/// Where a backup is, and of what.
+/// Location of a backup and of its original.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BackupPlace {
     /// The directory that receives files. It may be missing, but not the one above it.
@@ -30,7 +30,7 @@ pub struct BackupPlace {
     pub target: CString,
 }
 
-/// A directory for what is replaced or deleted.
+/// A directory for replaced and deleted entries.
 #[derive(Debug)]
 pub struct BackupDirectory {
     place: BackupPlace,
@@ -175,7 +175,7 @@ fn replacing(backup: &Fd, name: &CStr, put: impl Fn() -> Result<(), Error>) -> R
     }
 }
 
-/// Renames what an earlier run has kept to the first free of `NAME.~1~`, `NAME.~2~` and so on.
+/// Renames an earlier run's backup to the first free of `NAME.~1~`, `NAME.~2~` and so on.
 fn move_aside(backup: &Fd, name: &CStr) -> Result<(), Error> {
     let mut number = 1_u32;
     loop {

@@ -1,7 +1,7 @@
 //! Cache policy: whether a file's data goes through the page cache or past it, and what it
 //! leaves there.
 //!
-//! By default data goes through the cache, and the kernel decides what stays. Two switches
+//! By default data goes through the cache, and the kernel decides which pages stay. Two switches
 //! change that:
 //! - [`Switches::direct`] bypasses the cache. It falls back to the cache if a file system has no
 //!   direct I/O, or has none for these two files. Direct transfers are whole sectors, so the last
@@ -59,7 +59,7 @@ pub(crate) enum Writable {
 /// Pages to drop from the page cache when the file is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tidies {
-    /// Drop nothing: the kernel decides what stays.
+    /// Drop nothing: the kernel decides which pages stay.
     Nothing,
     /// The target's. Some of the source's were cached before.
     Target,

@@ -27,8 +27,8 @@ pub struct Config {
     /// True if other programs go first. The program sees to that, in each of its processes
     /// (`haul_sys::lower_priority`): a run doesn't change its process.
     pub nice: bool,
-    /// Limits on what all workers and ranks do per second. `None` if there are none, and none will
-    /// be set while the run goes on. Runs with clones of one configuration share its limits.
+    /// Rate limits of all workers and ranks together. `None` if there are none, and none will
+    /// be set during the run. Runs with clones of one configuration share its limits.
     pub limits: Option<Limits>,
     /// The entries to skip.
     pub selection: Selection,

@@ -1,5 +1,5 @@
-//! Arguments and results of the methods of `Tool` (`tool.rs`): what the framework tells a tool
-//! about an entry, and what the tool decides.
+//! Arguments and results of the methods of `Tool` (`tool.rs`): the framework's data about an entry,
+//! and the tool's decisions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Policy {
     /// one. False if the tool may wait for something other than files: then all are there from the
     /// beginning.
     pub starts_workers_late: bool,
-    /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
+    /// While this gauge is over its limit, no worker takes a job before all others are done.
     pub backpressure: Option<Gauge>,
     /// Bounds on the closed files that wait for [`Tool::close_file`](crate::Tool::close_file).
     pub closed_waiting: ClosedWaiting,
@@ -67,8 +67,8 @@ pub enum Plan {
     Read(Probe),
     /// Let the tool handle it in one call: `Tool::handle`.
     Handle,
-    /// The same for an entry that may block for any length of time, like a FIFO that is read: the
-    /// worker has nothing else in hand then, and others do the rest.
+    /// The same for an entry that may block for any length of time, like a read from a FIFO: the
+    /// worker has no other work in progress then, and others do the rest.
     HandleAlone,
     /// Skip it. If it failed, the tool has reported that.
     Skip,
@@ -215,7 +215,7 @@ pub enum Enter<D> {
 pub enum Transfer {
     /// There is nothing to move.
     Nothing,
-    /// Read in blocks, show them to the tool, and write what it wants.
+    /// Read in blocks, show them to the tool, and write the bytes it selects.
     Blocks(Holes),
     /// Copy inside the kernel, or in blocks where the kernel can't.
     Kernel(Holes),

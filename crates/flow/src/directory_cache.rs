@@ -165,7 +165,7 @@ impl DirCache {
         Self { capacity, queue: Mutex::new(EvictionQueue::default()) }
     }
 
-    /// Holds an operand's directory. `display` is what messages put before the names in it.
+    /// Holds an operand's directory. `display` is the prefix of its names in messages.
     ///
     /// # Errors
     /// If it can't be opened or stat'ed.

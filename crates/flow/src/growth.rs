@@ -126,9 +126,9 @@ struct Observation {
 enum Phase {
     /// Another number of workers may be wanted, from this time on.
     Steady(Duration),
-    /// The number has just changed. This is what was before.
+    /// The number has just changed. Holds the observation before that.
     Changed(Observation),
-    /// It is compared with what was before.
+    /// Compares it with the one before the change.
     Trying(Observation),
 }
 
@@ -186,7 +186,7 @@ impl Growth {
         elapsed >= self.next_look
     }
 
-    /// Ignores what the run has done until now.
+    /// Ignores the run's progress until now.
     pub(crate) fn restart_observation(&mut self, now: RunProgress) {
         self.last = now;
         self.next_look = now.elapsed + PERIOD;
@@ -249,7 +249,7 @@ impl Growth {
         slower.max().filter(|_| now.elapsed.saturating_sub(last.elapsed) >= LATENCY_PERIOD)
     }
 
-    /// Returns what to log about the latest decision for the latency, once.
+    /// Returns the log message about the latest decision for the latency, once.
     pub(crate) fn take_remark(&mut self) -> Option<String> {
         self.remark.take()
     }
@@ -288,7 +288,7 @@ impl Growth {
         wanted
     }
 
-    /// Returns what was done since the latest observation, if that is enough to say something.
+    /// Returns the observation of the time since the latest one, if it is long enough.
     fn observation(&mut self, now: RunProgress, workers: usize) -> Option<Observation> {
         let elapsed = now.elapsed.saturating_sub(self.last.elapsed);
         let steps = now.steps.saturating_sub(self.last.steps);

@@ -90,6 +90,6 @@ pub use tool::{Context, DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
 pub enum Status {
     /// Everything was done.
     Success,
-    /// Something was not done. The reporter knows what.
+    /// Something was not done. The reporter has the details.
     Failure,
 }

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An inode number alone doesn't identify a file for the length of a run: after the file is
-//! deleted, a new one may get its number. The birth time tells the two apart ([`FileKey`]).
+//! deleted, a new one may get its number. The birth time distinguishes the two ([`FileKey`]).
 //!
 //! Invariant: every waiting name is handed back exactly once, by `complete` or `abandon` (tests:
 //! `names_wait_and_are_returned_once`, `a_failed_first_gives_the_others_another_try`).
@@ -73,12 +73,12 @@ pub enum Claim<W, A> {
     /// The file is done. The caller gets its name back, with the answer.
     Known(W, A),
     /// Another file with the same inode number is in progress, although it must have been deleted
-    /// meanwhile. The caller does this name independently.
+    /// since. The caller does this name independently.
     Alone(W),
 }
 
-/// The files with several names met so far. `W` is a waiting name, `A` what waiting names need
-/// to know.
+/// The files with several names met so far. `W` is a waiting name, `A` the answer that waiting
+/// names need to know.
 pub struct LinkTable<W, A> {
     shards: [Mutex<HashMap<Identity, Claimed<W, A>>>; SHARDS],
 }

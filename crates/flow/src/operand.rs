@@ -64,8 +64,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Returns what `path` has below `directory`: `.` if it is that directory, and the whole path if it
-/// isn't in there. Slashes at the end of either change nothing.
+/// Returns the part of `path` below `directory`: `.` if it is that directory, and the whole path if
+/// it isn't in there. Slashes at the end of either change nothing.
 #[must_use]
 pub fn path_below<'a>(path: &'a [u8], directory: &[u8]) -> &'a [u8] {
     let length = directory.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

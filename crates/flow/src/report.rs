@@ -289,7 +289,7 @@ pub struct RunInfo {
     pub jobs: usize,
 }
 
-/// A rank that has completed nothing of what it was given for some time.
+/// A rank that has completed none of its work for some time.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SlowRank {
     /// Its number.

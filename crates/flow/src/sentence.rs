@@ -83,7 +83,7 @@ pub(crate) fn quoted(quoting: Quoting, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Escapes what can't be printed, and the characters `special`.
+/// Escapes unprintable characters, and the characters `special`.
 fn escaped(name: &[u8], special: &[char]) -> String {
     let mut text = String::with_capacity(name.len());
     let escape = |bytes: &[u8], text: &mut String| text.extend(bytes.escape_ascii().map(char::from));
@@ -102,7 +102,7 @@ fn escaped(name: &[u8], special: &[char]) -> String {
     text
 }
 
-/// True for controls, line separators, and marks that change the direction of what follows.
+/// True for controls, line separators, and marks that change the direction of the following text.
 fn moves_cursor(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')

@@ -98,8 +98,8 @@ fn share<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Se
 /// Spends a token: processes one piece, and puts all results that are due.
 fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
     let Some((number, piece)) = sequence.cut_off(cx) else {
-        // Release hands on what was put; Acquire lets the last token, which ends the sequence, see
-        // all of that.
+        // Release publishes the results that were put; Acquire lets the last token, which ends the
+        // sequence, see all of that.
         if sequence.tokens.fetch_sub(1, Ordering::AcqRel) == 1 {
             sequence.stages.end(cx);
         }

@@ -1,4 +1,4 @@
-//! A session: what the runs of one invocation of a tool share.
+//! A session: resources shared by the runs of one invocation of a tool.
 
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Resolved settings: what the user left open is chosen here, within the kernel's limits.
+//! Resolved settings: values that the user left open are chosen here, within the kernel's limits.
 
 use haul_engine::{Engine, EngineChoice, Ops};
 use haul_sys::Error;
@@ -57,8 +57,8 @@ const RANGE_BYTES: u64 = u64::MAX >> 1;
 const QUEUE_DEPTH: usize = 64;
 
 /// Default number of workers per processor. A worker waits now and then, for the metadata of
-/// a directory it creates or for a file system's lock, and another uses the processor
-/// meanwhile (docs/measurements/choices.md).
+/// a directory it creates or for a file system's lock, and another then uses the processor
+/// (docs/measurements/choices.md).
 const WORKERS_PER_PROCESSOR: usize = 2;
 
 /// Limits of the default number of workers: at least two, so that one lists while the other copies,
@@ -171,7 +171,7 @@ impl Settings {
         let (spare, jobs_max) = Self::further(config, machine, (spare, jobs));
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
         let wanted = config.look_ahead.unwrap_or(LOOK_AHEAD).max(1);
-        // Half of what is left: the directory cache gets the rest.
+        // Half of the remaining ones: the directory cache gets the rest.
         let extra_files = (spare / 2 / DESCRIPTORS_PER_FILE / jobs).min(wanted - 1);
         Self {
             jobs,

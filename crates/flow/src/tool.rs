@@ -59,8 +59,8 @@ pub type Entry<T> = node::Entry<<T as Tool>::Directory, dyn RootOwner<T>>;
 /// A file whose content is being moved for a tool.
 pub type OpenFile<T> = open_file::OpenFile<Entry<T>, <T as Tool>::File>;
 
-/// A tool: decides what to do with the entries of a tree. Its methods are called from many workers
-/// at once.
+/// A tool: decides how the entries of a tree are processed. Its methods are called from many
+/// workers at once.
 pub trait Tool: Sync + Sized {
     /// State kept for each directory, from [`Tool::enter_dir`] to [`Tool::finish_dir`].
     type Directory: Send + Sync;
@@ -194,7 +194,8 @@ pub enum Job<T: Tool> {
     List(Arc<DirNode<T>>, Arc<Fd>),
     /// Do these entries of a directory, none of which is known to be a directory.
     Files(Arc<DirNode<T>>, Batch),
-    /// Handle this entry of a kind, with nothing else in hand ([`Plan::HandleAlone`](crate::Plan)).
+    /// Handle this entry of a kind, with no other work in progress
+    /// ([`Plan::HandleAlone`](crate::Plan)).
     Alone(Entry<T>, EntryType),
     /// Do these entries, which are classified already.
     Entries(Vec<Entry<T>>),
@@ -258,7 +259,7 @@ pub(crate) struct RunShared<'r, T: Tool> {
     pub(crate) wants_entries: bool,
     pub(crate) driver: &'r dyn Driver<Job<T>>,
     pub(crate) policy: Policy,
-    /// Limits on what the run does per second, if there are or may be any.
+    /// Rate limits of the run, if there are or may be any.
     pub(crate) limits: Option<&'r Limits>,
     pub(crate) has_failed: AtomicBool,
     /// Workers that are doing something, rather than waiting.
@@ -524,7 +525,7 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Counts what became of an entry, and reports it if each is to be reported.
+    /// Counts the outcome of an entry, and reports it if the reporter wants each.
     pub fn count_entry(&self, outcome: EntryOutcome, report: impl FnOnce(EntryOutcome) -> EntryReport) {
         self.count(outcome.into());
         if self.run.wants_entries {

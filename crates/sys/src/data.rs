@@ -56,7 +56,7 @@ pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: CacheMode) ->
     )
 }
 
-/// Reads what is in the page cache at `offset`, without waiting for the disk.
+/// Reads cached data at `offset`, without waiting for the disk.
 ///
 /// Returns `None` if the bytes aren't cached. The kernel has then started to fetch them: because of
 /// the read itself if the file system supports `RWF_NOWAIT` (measured on 6.18), otherwise because
@@ -79,8 +79,8 @@ pub fn read_cached(
     }
 }
 
-/// Reads what is in the page cache at `offset`, without waiting for the disk. Returns `None` if
-/// nothing is cached.
+/// Reads cached data at `offset`, without waiting for the disk. Returns `None` if nothing is
+/// cached.
 ///
 /// The kernel has then started to fetch all of it: measured on 6.18, where ext4, xfs and btrfs
 /// fetch the whole of 1 MiB, at any offset. Older kernels may not have started.

@@ -57,7 +57,7 @@ impl Error {
     }
 }
 
-/// Returns what an error says, in the words of glibc, without Rust's "(os error N)".
+/// Returns the message of an error, in the words of glibc, without Rust's "(os error N)".
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     #[cfg(target_env = "musl")]

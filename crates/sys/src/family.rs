@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Maximum wait for a process to stop. One in uninterruptible sleep doesn't stop, but doesn't fork
-/// meanwhile either.
+/// Maximum wait for a process to stop. One in uninterruptible sleep doesn't stop, but can't fork
+/// either.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
 
 /// A process held by a pidfd, so that its pid can't be mistaken for another's.

@@ -35,7 +35,7 @@ struct FaultPlan {
     effect: Effect,
 }
 
-/// The plan from the environment, and what has happened so far.
+/// The plan from the environment, and the occurrences so far.
 struct Hook {
     plan: Option<FaultPlan>,
     counts: [AtomicU64; Operation::ALL.len()],
@@ -82,7 +82,7 @@ fn errno(name: &str) -> Option<Errno> {
     })
 }
 
-/// Counts one occurrence and decides what to do with it.
+/// Counts one occurrence and decides its effect.
 pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
     let hook = hook();
     // Relaxed: a thread needs only a number that no other has; no data goes with it.

@@ -93,8 +93,8 @@ pub fn has_coarse_locks(file: impl AsFd) -> Result<bool> {
 }
 
 /// Returns true if the file is on a file system where two threads that write to one file in turn,
-/// and read meanwhile, are faster than one. On Btrfs they aren't, and hardly on tmpfs
-/// (docs/measurements/choices.md, "One large file by two workers"); others were not measured.
+/// one reading while the other writes, are faster than one. On Btrfs they aren't, and hardly on
+/// tmpfs (docs/measurements/choices.md, "One large file by two workers"); others were not measured.
 ///
 /// # Errors
 /// Any error from `fstatfs(2)`.

@@ -172,7 +172,7 @@ mod loaded {
             let start = info.dlpi_addr.wrapping_add(header.p_vaddr) as usize;
             start..start + header.p_memsz as usize
         });
-        // SAFETY: `objects` passes a vector of this type, which nobody else uses meanwhile.
+        // SAFETY: `objects` passes a vector of this type, which nobody else uses at the same time.
         let objects = unsafe { &mut *objects.cast::<Vec<LoadedObject>>() };
         objects.push(LoadedObject { name, segments: segments.collect() });
         0

@@ -310,7 +310,7 @@ impl MatchFailure {
 /// Returns PCRE2's message for an error code.
 fn message(code: c_int) -> String {
     let mut text = [0_u8; MESSAGE_MAX];
-    // SAFETY: the buffer is writable for its length; PCRE2 truncates what does not fit.
+    // SAFETY: the buffer is writable for its length; PCRE2 truncates a longer text.
     let length = unsafe { sys::pcre2_get_error_message_8(code, text.as_mut_ptr(), text.len()) };
     let length = usize::try_from(length).unwrap_or(0).min(text.len());
     String::from_utf8_lossy(&text[..length]).into_owned()

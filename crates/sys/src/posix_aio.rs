@@ -37,7 +37,8 @@
 //! - memory and descriptors that the C library may use are never freed: drop waits, and leaves
 //!   whatever doesn't come back in time to its late notification, or leaks it;
 //! - every accepted request completes exactly once, with its buffer;
-//! - the write of a pair starts after its read has completed, and writes what was read, no more;
+//! - the write of a pair starts after its read has completed, and writes only the bytes that were
+//!   read;
 //! - a successful request allocates nothing here (the C library allocates for each).
 //!
 //! Limitation: the C library works on one request per descriptor at a time. Requests for one file
@@ -391,7 +392,7 @@ impl Drop for PosixAio {
     fn drop(&mut self) {
         let on_its_way = self.completions.enqueuing.write().unwrap_or_else(PoisonError::into_inner);
         for slot in &self.slots {
-            // Lets what is in flight complete, but keeps a pair's write from following its read.
+            // Lets operations in flight complete, but keeps a pair's write from following its read.
             let _was_in_flight = [FIRST, SECOND].iter().any(|state| slot.moves(*state, LAST));
         }
         drop(on_its_way);

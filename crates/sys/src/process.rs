@@ -25,7 +25,7 @@ pub fn descriptor_limit() -> usize {
 /// Raises the soft descriptor limit towards the hard limit, to at most `wanted`, and returns the
 /// resulting limit.
 ///
-/// If the kernel refuses, the limit stays as it was; the caller works within what is returned.
+/// If the kernel refuses, the limit stays as it was; the caller works within the returned limit.
 pub fn raise_descriptor_limit(wanted: usize) -> usize {
     let limits = rustix::process::getrlimit(Resource::Nofile);
     let hard = limits.maximum.unwrap_or(u64::MAX);
@@ -197,7 +197,7 @@ pub struct Usage {
     pub waits: u64,
 }
 
-/// Returns what this process has used of the processors.
+/// Returns the CPU usage of this process.
 #[must_use]
 pub fn usage() -> Usage {
     let mut used = std::mem::MaybeUninit::<libc::rusage>::zeroed();

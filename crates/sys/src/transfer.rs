@@ -6,7 +6,7 @@
 //! or, for a pair, two: its [`TransferPart`]s.
 //!
 //! Each interface encodes the parts in its own way and decodes the kernel's results. This module
-//! holds what they have in common: that no part reaches beyond the buffer, how to do a transfer
+//! holds their common rules: that no part reaches beyond the buffer, how to do a transfer
 //! synchronously, how its error is worded, and how its memory is leaked.
 
 use std::mem;
@@ -52,7 +52,7 @@ pub enum TransferRequest {
         /// Effect of the write on the page cache.
         cache: CacheMode,
     },
-    /// Read into a buffer, and write what was read to the same offset of another file. Use it
+    /// Read into a buffer, and write those bytes to the same offset of another file. Use it
     /// only for bytes that are expected to exist: a ring doesn't write if the read brings less
     /// than `length`.
     Pair {

@@ -14,7 +14,7 @@ const AHEAD: Duration = Duration::from_millis(100);
 /// Maximum amount of a request: what the limit allows in this time, in seconds.
 pub(super) const REQUEST_MAX: f64 = 0.05;
 
-/// Counts what is used and what is allowed.
+/// Counts the used and the allowed amount.
 #[derive(Debug, Default)]
 pub(super) struct LimitClock {
     /// `None` if there is no limit.
@@ -24,7 +24,7 @@ pub(super) struct LimitClock {
     allowed: f64,
     /// When the clock was last read; `None` if it never ran.
     read: Option<Instant>,
-    /// `None` if what is allowed grows with time.
+    /// `None` if `allowed` grows with time.
     requests: Option<Requests>,
 }
 
@@ -50,7 +50,7 @@ impl LimitClock {
         };
     }
 
-    /// Adds to what was used. Returns the sum, to wait for.
+    /// Adds to the used amount. Returns the sum, to wait for.
     pub(super) fn take(&mut self, amount: u64, now: Instant) -> f64 {
         self.advance(now);
         self.used += amount as f64;
@@ -87,7 +87,7 @@ impl LimitClock {
         self.stand_still(now);
     }
 
-    /// Returns what to request now, which is then outstanding; 0 if nothing.
+    /// Returns the amount to request now, which is then outstanding; 0 for no request.
     pub(super) fn ask(&mut self, now: Instant) -> u64 {
         self.advance(now);
         let Some(requests) = &mut self.requests else { return 0 };

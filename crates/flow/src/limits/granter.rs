@@ -49,7 +49,7 @@ impl<P: Copy> Granter<P> {
         }
     }
 
-    /// Removes and returns what is granted by now. Nothing is in a pause.
+    /// Removes and returns the requests granted by now. A pause grants none.
     pub fn due(&mut self, now: Instant) -> Vec<(P, Load)> {
         if self.state.values.is_paused || (self.bytes.is_empty() && self.operations.is_empty()) {
             return Vec::new();
@@ -90,7 +90,7 @@ mod tests {
     struct Process {
         clock: LimitClock,
         block_time: Duration,
-        /// When the worker has moved its block, and what must be allowed then.
+        /// When the worker has moved its block, and the amount that must be allowed then.
         busy: Option<(Instant, f64)>,
         moved: u64,
     }
@@ -130,7 +130,7 @@ mod tests {
             self.processes.iter_mut().for_each(|process| process.clock.set(rate, self.now));
         }
 
-        /// Runs for a while. Returns what each process moved meanwhile.
+        /// Runs for a while. Returns the number of bytes that each process moved.
         fn run(&mut self, length: Duration) -> Vec<u64> {
             let before: Vec<_> = self.processes.iter().map(|process| process.moved).collect();
             let end = self.now + length;

@@ -250,7 +250,7 @@ impl<T: Tool> StatedFile<T> {
         }
         io.return_buffer(buffer);
         if !matches!(result, Ok(None)) {
-            // Unexpected EOF, or an error: the stream reads again and reports what it finds.
+            // Unexpected EOF, or an error: the stream reads again and reports the result.
             return self.begin(cx, io, None);
         }
         let device = self.stat.identity.device;

@@ -46,7 +46,7 @@ pub(super) struct Io {
     pub(super) probes: bool,
     /// The last device where a probe missed, and whether it is a tmpfs, where it always does.
     pub(super) probed_device: Option<(u64, bool)>,
-    /// Operations that the engine accepts beside the one about to be submitted, and that one.
+    /// Number of operations that the engine accepts, including the one about to be submitted.
     pub(super) room: usize,
     /// Score in favour of a ring; see [`Io::note_uncached`].
     worth_of_ring: usize,

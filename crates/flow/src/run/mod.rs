@@ -49,7 +49,7 @@ pub struct RunSpec<'a, T> {
     pub selector: &'a Selector,
     /// The reporter.
     pub report: &'a dyn Reporter,
-    /// Limits on what the run does per second, if there are or may be any.
+    /// Rate limits of the run, if there are or may be any.
     pub limits: Option<&'a Limits>,
     /// An engine created in advance, for whichever worker starts first
     /// ([`Settings::first_engine`]).
@@ -175,7 +175,7 @@ fn first_or_new_engine<T>(spec: &RunSpec<'_, T>, me: usize) -> Box<dyn Engine> {
     made.engine
 }
 
-/// Logs what was chosen, and why not something better.
+/// Logs the choices, and why a better one was not possible.
 fn log_settings(report: &dyn Reporter, settings: &Settings, NewEngine { engine, note }: &NewEngine) {
     if let Some(note) = note {
         report.debug(note);

@@ -27,7 +27,7 @@ const SHARE_BYTES_MIN: u64 = 1 << 20;
 /// Maximum bytes per `copy_file_range`: enough to hide its cost, few enough to show progress.
 const KERNEL_COPY_BYTES: u64 = 8 << 20;
 
-/// Minimum of the same in a run with a limit on what it moves.
+/// Minimum of the same in a run with a limit on bytes per second.
 const KERNEL_COPY_BYTES_MIN: u64 = 64 << 10;
 
 /// Prepares a copy. Returns how its content moves, and its cache policy.

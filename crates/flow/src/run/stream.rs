@@ -10,7 +10,7 @@
 //!             ┌──────────── next block ───────────┐
 //!             ▼                                   │
 //!  advance ─► Read ─► tool looks ─► Write ... ────┤     engines that read, then write
-//!             Pair ─► what is left: Write ... ────┤     engines that do both in one operation
+//!             Pair ─► the rest: Write ... ────────┤     engines that do both in one operation
 //!             CopyRange ──────────────────────────┘     copies inside the kernel, or through a pipe
 //! ```
 //!
@@ -62,7 +62,7 @@ pub(super) struct Stream<T: Tool> {
     refuses_pipe: bool,
     /// True if another worker may help with it.
     may_get_help: bool,
-    /// End of what another worker was asked to fetch, or 0.
+    /// End of the range that another worker was asked to fetch, or 0.
     fetched: u64,
     /// Special properties of the transfer in flight.
     tried: Special,
@@ -70,7 +70,7 @@ pub(super) struct Stream<T: Tool> {
     cursor: Option<Arc<BlockCursor>>,
     /// Set while a write of it waits for room.
     room: RoomWait,
-    /// End of what is being written to disk ([`Policy::writes_back`](crate::Policy)).
+    /// End of the range being written back ([`Policy::writes_back`](crate::Policy)).
     written_back: u64,
 }
 
@@ -126,20 +126,20 @@ impl<T: Tool> Stream<T> {
         Self { sequential: true, ..Self::new(file, 0..u64::MAX, Transfer::Blocks(Holes::Read)) }
     }
 
-    /// Starts to write to disk what was copied, if that is wanted.
+    /// Starts the write-back of the copied bytes, if requested.
     fn start_write_back(&mut self, cx: &Context<'_, T>) {
         if cx.run.policy.writes_back
             && self.cursor.is_none()
             && self.position >= self.written_back.saturating_add(WRITE_BACK_BYTES)
             && let Some(target) = &self.file.target
         {
-            // Only a hint: the flush writes what this doesn't, and reports all errors.
+            // Only a hint: the flush writes the rest, and reports all errors.
             start_write_back(&**target, self.written_back..self.position).unwrap_or_default();
             self.written_back = self.position;
         }
     }
 
-    /// Goes on with the next operation, or ends the stream.
+    /// Continues with the next operation, or ends the stream.
     pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> StreamStep<T> {
         self.start_write_back(cx);
         self.get_help(cx, io);
@@ -263,7 +263,7 @@ impl<T: Tool> Stream<T> {
         }
     }
 
-    /// Shows the tool a block, and writes what it wants written.
+    /// Shows the tool a block, and writes the bytes it selects.
     pub(super) fn take_block(
         mut self,
         cx: &Context<'_, T>,
@@ -305,7 +305,7 @@ impl<T: Tool> Stream<T> {
         self.write(cx, io, buffer)
     }
 
-    /// Writes the next range of a block, or goes on to the next block.
+    /// Writes the next range of a block, or advances to the next block.
     fn write(mut self, cx: &Context<'_, T>, io: &mut Io, buffer: Buffer) -> StreamStep<T> {
         loop {
             let Doing::Writing { read, rest, current } = &mut self.doing else {
@@ -401,7 +401,7 @@ impl<T: Tool> Stream<T> {
     /// true if the failed operation should be retried.
     fn waits_for_room(&mut self, cx: &Context<'_, T>, cause: &Error) -> bool {
         let (Some(room), Some(target)) = (&cx.run.policy.room, &self.file.target) else { return false };
-        // Other file systems may report it late (NFS): what was lost then are earlier bytes.
+        // Other file systems may report it late (NFS): the lost bytes are earlier ones then.
         if !is_full(cause) || self.file.has_failed() || !is_local(&**target).unwrap_or(false) {
             return false;
         }
@@ -419,8 +419,8 @@ impl<T: Tool> Stream<T> {
 
     // Pairs: engines that read and write in one operation.
 
-    /// Returns true if the engine may write what it reads without the tool looking at it. Requires
-    /// a known length: a pair must not meet EOF.
+    /// Returns true if the engine may write the bytes it reads without showing them to the tool.
+    /// Requires a known length: a pair must not meet EOF.
     fn does_pairs(&self, io: &Io) -> bool {
         let cache = self.file.cache_policy.cache();
         let length = io.length_of_block(self.data_end - self.position, cache);
@@ -431,7 +431,7 @@ impl<T: Tool> Stream<T> {
             && !self.file.inspect
     }
 
-    /// Continues after a pair that has read something, and writes what the pair has not.
+    /// Continues after a pair that has read something, and writes the rest of it.
     fn paired(
         mut self,
         cx: &Context<'_, T>,

@@ -30,7 +30,7 @@ const AWAKE: Duration = Duration::from_micros(100);
 /// The blocks of a file that two workers copy.
 pub(crate) struct Turns {
     blocks: BlockCursor,
-    /// End of what is written.
+    /// End of the written range.
     written: AtomicU64,
     /// True once a worker has given up its block.
     stopped: AtomicBool,

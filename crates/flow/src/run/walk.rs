@@ -96,7 +96,7 @@ fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bo
     is_listed || below.is_empty()
 }
 
-/// Reports what the run's list has in a directory that is taken as a whole, and isn't there.
+/// Reports names in the run's list that are missing from a directory that is taken as a whole.
 /// `names` are the first that were read from it.
 fn report_missing<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &NameArena) {
     let Some(scope) = &node.scope else { return };
@@ -231,7 +231,7 @@ fn read<T: Tool>(
     (names, more)
 }
 
-/// Returns what the run's selection says about the entries of a directory, if anything.
+/// Returns the selection's rules for the entries of a directory, if there are any.
 fn enter_scope<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, directory: &Fd) -> Option<Arc<Scope>> {
     let above = entry.node.scope.as_deref();
     let path_of = |name: &CStr| [entry.path().as_slice(), b"/", name.to_bytes()].concat();

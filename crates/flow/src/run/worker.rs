@@ -8,7 +8,7 @@
 //!               └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The states and what follows each are in `file.rs`. With [`Ops::Multi`] and [`Ops::Batch`] a file
+//! The states and their transitions are in `file.rs`. With [`Ops::Multi`] and [`Ops::Batch`] a file
 //! has several slots, one for each of its streams.
 //!
 //! Look-ahead: with an engine that blocks, a file whose first block is not in the page cache is
@@ -16,8 +16,8 @@
 //! nothing is left to open, the oldest parked file resumes. With an engine that doesn't block,
 //! files wait in the engine instead.
 //!
-//! Backpressure: while the tool's gauge is over its limit, a worker takes no job as long as
-//! anything is in hand, its own or another worker's. That work is what the backlog waits for.
+//! Backpressure: while the tool's gauge is over its limit, a worker takes no job as long as any
+//! work is in progress, its own or another worker's. The backlog waits for that work.
 //!
 //! Engine choice: with `EngineChoice::Auto` a worker begins with blocking calls, the fastest way
 //! to cached data. When several small files in a row turn out not to be cached, it changes
@@ -73,7 +73,7 @@ pub(crate) struct Worker<'r, T: Tool> {
     files: usize,
     parked: VecDeque<usize>,
     parked_bytes: u64,
-    /// An entry to handle as soon as nothing else is in hand, because that may block.
+    /// An entry to handle once no other work is in progress, because that may block.
     alone: Option<(Entry<T>, EntryType)>,
     /// True if this worker is counted in the run's `busy`.
     is_known_busy: bool,
@@ -107,8 +107,8 @@ impl<'r, T: Tool> Worker<'r, T> {
         worker
     }
 
-    /// Does a small amount of work. Returns false if the worker has nothing in hand and found no
-    /// job to take.
+    /// Does a small amount of work. Returns false if the worker has no work in progress and found
+    /// no job to take.
     pub(crate) fn step(&mut self) -> bool {
         if self.engine.in_flight() == 0 && self.done.is_empty() {
             self.choose_engine();
@@ -169,8 +169,8 @@ impl<'r, T: Tool> Worker<'r, T> {
             && self.parked_bytes < PARKED_BYTES_MAX
     }
 
-    /// Admits the next entry of the current batch, or else takes a job. Returns false if there
-    /// is none.
+    /// Admits the next entry of the current batch, or else takes a job. Returns false if there are
+    /// no jobs.
     fn admit(&mut self) -> bool {
         if let Some((node, batch)) = &mut self.batch {
             let driver = self.cx.run.driver;
@@ -270,7 +270,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             }
             Plan::Skip => self.cx.complete(&entry),
             Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
-            // Shared, because this worker may have the rest of a batch in hand.
+            // Shared, because this worker may still have the rest of a batch.
             Plan::HandleAlone => {
                 self.cx.run.driver.share_first(self.cx.worker, Job::Alone(entry, classified.kind));
             }
@@ -311,7 +311,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Does what the file in a slot needs next.
+    /// Performs the next step of the file in a slot.
     fn drive(&mut self, slot: usize, next: FileStep<T>) {
         match next {
             FileStep::Call(state, call) => self.submit(slot, state, call),
@@ -381,7 +381,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Backpressure: returns true while this worker must not take another job, because it or
-    /// another worker has something in hand.
+    /// another worker has work in progress.
     fn is_held_back(&self) -> bool {
         let has_entries = self.batch.as_ref().is_some_and(|(_, batch)| !batch.is_empty());
         let is_over = || self.cx.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over);

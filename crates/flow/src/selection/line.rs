@@ -153,7 +153,7 @@ struct Bracket {
 }
 
 impl Bracket {
-    /// Parses what follows the opening bracket. Returns what follows the closing one.
+    /// Parses the text after the opening bracket. Returns the text after the closing one.
     fn parse(text: &str) -> Option<(Self, &str)> {
         let body = text.strip_prefix(['!', '^']).unwrap_or(text);
         let (mut rest, mut ranges) = (body, Vec::new());

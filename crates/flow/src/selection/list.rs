@@ -36,7 +36,7 @@ pub(super) struct ListedNames {
 pub enum Contents {
     /// Everything in it is taken, listed or not.
     All,
-    /// Only what is listed itself is taken.
+    /// Only listed entries are taken.
     Listed,
 }
 
@@ -103,7 +103,7 @@ impl NameList {
         &self.text[start as usize..end as usize]
     }
 
-    /// Returns what the list has below an operand.
+    /// Returns the list's entries below an operand.
     pub(super) fn whole(&self) -> ListedNames {
         // At most one name per byte.
         let names = 0..u32::try_from(self.names.len()).unwrap_or(u32::MAX);
@@ -111,7 +111,7 @@ impl NameList {
         ListedNames { names, is_whole: is_listed && self.contents == Contents::All }
     }
 
-    /// Returns what the list has below a directory, the entry `name` of one whose path has `depth`
+    /// Returns the list's entries below a directory, the entry `name` of one whose path has `depth`
     /// bytes with its slash.
     pub(super) fn below(&self, within: &ListedNames, depth: usize, name: &CStr) -> ListedNames {
         let names = self.range_of(within.names.clone(), depth, name.to_bytes());
@@ -182,8 +182,8 @@ fn check(name: &[u8]) -> Result<(), BadName> {
     }
 }
 
-/// Removes what makes no difference from a name, in place, and replaces slashes by NUL. Returns its
-/// length.
+/// Removes empty and `.` components from a name, in place, and replaces slashes by NUL. Returns its
+/// new length.
 fn normalise(name: &mut [u8]) -> usize {
     let (mut read, mut written) = (0, 0);
     while read < name.len() {

@@ -3,7 +3,7 @@
 //! Rules by name mean what the lines of a `.gitignore` file mean (gitignore(5)): the last rule that
 //! matches decides, a rule with a slash in it is relative to the operand, and nothing below an
 //! excluded directory is looked at. The walk applies them to a listing before it counts or shares
-//! the entries, so what is excluded costs no system call, no job and no message to a rank.
+//! the entries, so excluded entries cost no system call, no job and no message to a rank.
 //! Limits of size and age apply to regular files, and cost a `stat` each. With a list of names the
 //! walk lists directories from that (`list.rs`).
 //!
@@ -115,7 +115,7 @@ impl Selector {
         }
     }
 
-    /// Restricts what is selected to a list of names below the operands.
+    /// Restricts the selection to a list of names below the operands.
     pub(crate) fn restrict_to(&mut self, names: NameList) {
         self.limits.list = Some(Arc::new(names));
     }
@@ -151,7 +151,7 @@ impl Selector {
                 && older_than.is_none_or(|moment| stat.modified < moment))
     }
 
-    /// True if the run looks only at what a list has below its operands.
+    /// True if the run visits only listed names below its operands.
     pub(crate) fn has_list(&self) -> bool {
         self.limits.list.is_some()
     }
@@ -198,8 +198,8 @@ impl Selector {
         self.rules.decide(path, is_directory) == Some(RuleVerdict::Exclude)
     }
 
-    /// Returns what holds in a directory: an operand, or the entry `name` of a directory with the
-    /// scope `above`. `None` if everything is kept. `report` is called with what is wrong with its
+    /// Returns the scope of a directory: an operand, or the entry `name` of a directory with the
+    /// scope `above`. `None` if everything is kept. `report` is called with the errors in its
     /// `.gitignore` file.
     pub(crate) fn enter(
         &self,
@@ -227,7 +227,7 @@ impl Selector {
         Some(Arc::new(Scope { path, listed, ignore_files, is_cache }))
     }
 
-    /// Returns what holds in a directory that only another tree has: the entry `name` of one with
+    /// Returns the scope of a directory that only another tree has: the entry `name` of one with
     /// the scope `above`. It has no rules of its own.
     #[must_use]
     pub fn below(&self, above: &Scope, name: &CStr) -> Arc<Scope> {
@@ -284,7 +284,7 @@ impl Selector {
         found.map(CStr::to_owned).collect()
     }
 
-    /// Removes what is left out from a listing. Where the listing gives no type, looks it up.
+    /// Removes skipped entries from a listing. Where the listing gives no type, looks it up.
     pub(crate) fn select(&self, scope: &Scope, directory: &Fd, names: &mut NameArena) {
         let mut path = scope.path.clone();
         names.retain(|name, kind| {

@@ -38,7 +38,7 @@ struct Flags {
     directories_only: bool,
 }
 
-/// The number, from 1, of the last rule with a certain text; 0 if there is none.
+/// The number, from 1, of the last rule with a certain text; 0 if there is no such rule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     for_directories: u32,
@@ -102,7 +102,7 @@ impl CompiledRules {
         self.rules.is_empty()
     }
 
-    /// Returns what the last matching rule says about the entry with this path; `None` if none
+    /// Returns the verdict of the last matching rule on the entry with this path; `None` if none
     /// matches.
     pub(super) fn decide(&self, path: &[u8], is_directory: bool) -> Option<RuleVerdict> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);

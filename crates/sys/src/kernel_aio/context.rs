@@ -5,8 +5,8 @@
 //! ring is mapped into this process.
 //!
 //! Promise: once [`Context::destroy`] has succeeded, the kernel no longer touches memory of any
-//! operation of the context. `io_destroy` cancels what it can and waits for the rest (Linux 3.16
-//! and later).
+//! operation of the context. `io_destroy` cancels operations if it can and waits for the rest
+//! (Linux 3.16 and later).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -188,7 +188,8 @@ impl Context {
         })
     }
 
-    /// Destroys the context: cancels what is in flight or waits for it. The events are lost.
+    /// Destroys the context: cancels the operations in flight or waits for them. The events are
+    /// lost.
     ///
     /// # Errors
     /// Any error from `io_destroy(2)`; the kernel may then still touch the memory of operations

@@ -1,4 +1,5 @@
-//! Dropping a ring: cancels and waits for what the kernel still has, or leaks it.
+//! Dropping a ring: cancels the requests that the kernel still has and waits for them, or leaks
+//! them.
 
 use std::mem;
 use std::time::{Duration, Instant};

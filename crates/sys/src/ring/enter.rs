@@ -23,11 +23,11 @@ const STALLS_MAX: u32 = 64;
 /// The purpose of an `io_uring_enter`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Enter {
-    /// Submit what is queued, and wait for this many completions.
+    /// Submit the queued requests, and wait for this many completions.
     Submit(usize),
     /// Submit nothing, and wait for one completion.
     WaitForOne,
-    /// Submit what is queued, and wait for one completion, but no longer than this.
+    /// Submit the queued requests, and wait for one completion, but no longer than this.
     SubmitAtMost(Duration),
 }
 
@@ -219,7 +219,7 @@ impl Ring {
             let slot = &mut self.slots[index];
             slot.attempts = ATTEMPTS_MAX;
             // If the read was accepted, the write counts as cancelled, not as failed: the caller
-            // then writes what was read.
+            // then writes the bytes that were read.
             let result = if part == FIRST { negated(Errno::AGAIN) } else { CANCELLED };
             if slot.record(part, result) {
                 self.finished.push_back(index);

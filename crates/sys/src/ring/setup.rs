@@ -15,7 +15,7 @@ pub(super) type SetupFlag = (&'static str, fn(&mut Builder) -> &mut Builder);
 
 /// Every useful flag, newest first. Each may be missing. A flag may depend on a later one
 /// (`DEFER_TASKRUN` needs `SINGLE_ISSUER`), so dropping them from the front never leaves a flag
-/// without what it needs.
+/// without its prerequisites.
 ///
 /// - `DEFER_TASKRUN`: completions are processed when this thread asks for them instead of
 ///   interrupting it.
@@ -32,7 +32,7 @@ pub(super) const FLAGS: [SetupFlag; 6] = [
     ("R_DISABLED", Builder::setup_r_disabled),
 ];
 
-/// A ring, and what the kernel supports.
+/// A ring, and the operations that the kernel supports.
 pub(super) struct RingSetup {
     pub(super) ring: IoUring,
     /// Supported operations, in the order of [`OPERATIONS`].

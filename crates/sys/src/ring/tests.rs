@@ -293,7 +293,7 @@ fn a_number_that_became_another_files_is_not_taken_for_the_first() {
     for round in 0..200_u32 {
         let name = format!("file{round}");
         std::fs::write(place.path().join(&name), &name).unwrap();
-        // Closed by being dropped, without telling the ring.
+        // Closed by being dropped, without notifying the ring.
         let file = Arc::new(open(&place, &name, Open::READ));
         numbers.insert(std::os::fd::AsRawFd::as_raw_fd(&*file));
         for _ in 0..2 {

@@ -1,5 +1,5 @@
 //! Several streams of one file, of one worker, or of two workers that write in turn; and another
-//! worker that fetches what a stream will read.
+//! worker that reads ahead for a stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ pub const HELP_BYTES_MIN: u64 = 32 << 20;
 /// Bytes that another worker fetches at once.
 const FETCH_BYTES: u64 = 4 << 20;
 
-/// Maximum distance from what is being read to the start of what is fetched, in bytes.
+/// Maximum distance from the current read to the start of the read-ahead, in bytes.
 const FETCH_AHEAD_MAX: u64 = 12 << 20;
 
 impl<T: Tool> Stream<T> {
@@ -77,7 +77,7 @@ impl<T: Tool> Stream<T> {
         }
     }
 
-    /// Lets an idle worker fetch what this one will read soon, where that is work: see
+    /// Lets an idle worker read ahead of this one, where that costs time: see
     /// [`is_read_ahead_costly`].
     fn fetch_ahead(&mut self, cx: &Context<'_, T>, io: &Io) {
         let OpenFile::<T> { source, stat, cache_policy, .. } = &*self.file;
@@ -100,7 +100,7 @@ impl<T: Tool> Stream<T> {
         }
     }
 
-    /// Goes on to the next block of several streams. Returns false if there is none.
+    /// Advances to the next block of several streams. Returns false if there are no more.
     pub(super) fn take_next(&mut self, io: &Io) -> bool {
         let block = match (&self.cursor, self.file.turns.get()) {
             (Some(cursor), _) => cursor.take(),
