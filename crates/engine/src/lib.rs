@@ -59,7 +59,8 @@ pub struct Caps {
     pub blocks: bool,
     /// True if a pair ([`Call::Pair`]) is better than a read followed by a write.
     pub pairs: bool,
-    /// True if reads and writes can bypass the page cache ([`CacheMode::Drop`](haul_sys::CacheMode::Drop)).
+    /// True if reads and writes can bypass the page cache
+    /// ([`CacheMode::Drop`](haul_sys::CacheMode::Drop)).
     pub drops_cache: bool,
 }
 

@@ -17,8 +17,8 @@
 //!
 //! [`Wait::Never`](crate::Wait::Never) is ignored because the worker never waits. If the library
 //! refuses an operation for lack of threads or memory, it is performed synchronously, so the engine
-//! never breaks down. The same applies to [`CacheMode::Drop`](haul_sys::CacheMode::Drop), which a control
-//! block can't express; hence no [`Caps::drops_cache`].
+//! never breaks down. The same applies to [`CacheMode::Drop`](haul_sys::CacheMode::Drop), which a
+//! control block can't express; hence no [`Caps::drops_cache`].
 //!
 //! Invariant: completions queued here and requests in the library together never exceed the depth,
 //! so both fit in memory reserved when the engine is created.

@@ -51,8 +51,8 @@ impl Uring {
         Self::with_placement(depth, Placement::default())
     }
 
-    /// Creates an engine with these options. If [`EngineSetup::ops`] is set, writes and pairs also go
-    /// through the ring.
+    /// Creates an engine with these options. If [`EngineSetup::ops`] is set, writes and pairs also
+    /// go through the ring.
     ///
     /// # Errors
     /// Same as [`Uring::new`]; also if direct descriptors are requested and refused.

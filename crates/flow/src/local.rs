@@ -11,7 +11,7 @@
 //! ```text
 //! sharer:  push job; queued += 1; if sleepers > 0 { lock; notify one }
 //! sleeper: lock; sleepers += 1
-//!          if sleepers + resting == present && queued == 0 && feeds == 0 { over = true; notify all }
+//!          if sleepers + resting == present && queued == 0 && feeds == 0 { over; notify all }
 //!          while queued == 0 && !over { wait }
 //!          sleepers -= 1
 //! ```

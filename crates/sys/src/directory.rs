@@ -1,8 +1,9 @@
 //! Reading directories with `getdents64`.
 //!
 //! Unlike `std::fs::ReadDir`, which aborts the process if `closedir` fails and allocates a path for
-//! every entry, this reader appends names from one buffer to a [`NameArena`]. It can stop in the middle
-//! of a directory and continue later, which bounds the memory for a directory of millions of files.
+//! every entry, this reader appends names from one buffer to a [`NameArena`]. It can stop in the
+//! middle of a directory and continue later, which bounds the memory for a directory of millions of
+//! files.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};

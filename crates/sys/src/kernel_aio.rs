@@ -462,7 +462,8 @@ impl KernelAio {
         // both contexts in parallel.
         let mut first = None;
         let second = thread::scope(|scope| {
-            let other_thread = thread::Builder::new().spawn_scoped(scope, || first = Some(reads.context.destroy()));
+            let other_thread =
+                thread::Builder::new().spawn_scoped(scope, || first = Some(reads.context.destroy()));
             // If no thread can be spawned, the first context is destroyed below.
             drop(other_thread);
             writes.context.destroy()

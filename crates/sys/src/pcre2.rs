@@ -1,9 +1,9 @@
 //! Bindings for PCRE2, the library behind `grep -P`: pattern compilation and matching, bounded in
 //! time and memory.
 //!
-//! A [`CompiledPattern`] is immutable and shared by all workers. Each worker owns a [`Matching`], which
-//! holds what PCRE2 writes to. Patterns are JIT-compiled if the processor and the system allow it;
-//! otherwise PCRE2 interprets them.
+//! A [`CompiledPattern`] is immutable and shared by all workers. Each worker owns a [`Matching`],
+//! which holds what PCRE2 writes to. Patterns are JIT-compiled if the processor and the system
+//! allow it; otherwise PCRE2 interprets them.
 //!
 //! Limits: PCRE2's own match limit bounds the time of a search, [`MEMORY_MAX`] the memory of a
 //! worker. A search that exceeds a limit is a [`MatchFailure`], never reported as "no match".

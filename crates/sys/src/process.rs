@@ -112,8 +112,8 @@ pub fn set_umask(mask: Mode) {
 pub fn umask() -> Mode {
     let known = if is_single_threaded() { None } else { umask_from_proc() };
     known.unwrap_or_else(|| {
-        // Of all masks the strictest: files that another thread creates at the same time get too few rights
-        // rather than too many.
+        // Of all masks the strictest: files that another thread creates at the same time get too
+        // few rights rather than too many.
         let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
         rustix::process::umask(mask);
         Mode::new(mask.as_raw_mode())

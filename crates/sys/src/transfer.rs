@@ -1,9 +1,9 @@
 //! I/O requests between files and memory, shared by all asynchronous interfaces: io_uring, kernel
 //! AIO and POSIX AIO.
 //!
-//! A [`TransferRequest`] owns, or shares ownership of, everything the kernel reads or writes: the files,
-//! and the pages of a [`Buffer`], which don't move when the transfer does. It consists of one call
-//! or, for a pair, two: its [`TransferPart`]s.
+//! A [`TransferRequest`] owns, or shares ownership of, everything the kernel reads or writes: the
+//! files, and the pages of a [`Buffer`], which don't move when the transfer does. It consists of
+//! one call or, for a pair, two: its [`TransferPart`]s.
 //!
 //! Each interface encodes the parts in its own way and decodes the kernel's results. This module
 //! holds their common rules: that no part reaches beyond the buffer, how to do a transfer

@@ -11,7 +11,7 @@
 //!             ▼                                   │
 //!  advance ─► Read ─► tool looks ─► Write ... ────┤     engines that read, then write
 //!             Pair ─► the rest: Write ... ────────┤     engines that do both in one operation
-//!             CopyRange ──────────────────────────┘     copies inside the kernel, or through a pipe
+//!             CopyRange ──────────────────────────┘     copies in the kernel, or through a pipe
 //! ```
 //!
 //! Invariant: a file has ended when as many bytes as `fstat` reported have been moved, or when

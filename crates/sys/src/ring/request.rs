@@ -1,9 +1,9 @@
 //! The requests of a ring and their replies.
 //!
 //! A [`RingRequest`] owns, or shares ownership of, everything the kernel reads or writes:
-//! descriptors, the name, the contents of a [`TransferRequest`]. The addresses passed to the kernel are
-//! in heap memory that doesn't move when the request does: a [`Buffer`]'s pages and the arena of
-//! a [`Name`].
+//! descriptors, the name, the contents of a [`TransferRequest`]. The addresses passed to the kernel
+//! are in heap memory that doesn't move when the request does: a [`Buffer`]'s pages and the arena
+//! of a [`Name`].
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;

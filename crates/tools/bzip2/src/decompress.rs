@@ -1,5 +1,5 @@
 //! Decompression in stages: cut the input at candidate block boundaries, decode each block alone,
-//! and reassemble what is verified.
+//! and reassemble the verified blocks.
 
 use std::sync::Mutex;
 

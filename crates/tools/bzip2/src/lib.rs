@@ -2,10 +2,9 @@
 //!
 //! [`Bzip2`] implements the framework's traits. One worker does a small file whole. The blocks of
 //! large files and of streams are the pieces of a sequence: `compress.rs` and `decompress.rs` hold
-//! its stages, `job.rs` what both need of an input and its output. The format is in `bits.rs`,
-//! `crc.rs`, `runs.rs` and `recent.rs`, with `sort.rs` and `encode.rs` for compression, and
-//! `find.rs`, `decode.rs` and `unpack.rs` for decompression. Names, messages and exit statuses are
-//! those of bzip2 1.0.8.
+//! its stages, `job.rs` an input and its output. The format is in `bits.rs`, `crc.rs`, `runs.rs`
+//! and `recent.rs`, with `sort.rs` and `encode.rs` for compression, and `find.rs`, `decode.rs` and
+//! `unpack.rs` for decompression. Names, messages and exit statuses are those of bzip2 1.0.8.
 
 mod compress;
 mod decompress;

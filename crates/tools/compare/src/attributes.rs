@@ -156,7 +156,7 @@ fn holes_differ((first, second): (&Fd, &Fd), size: u64) -> Result<Option<u64>, E
     Ok(None)
 }
 
-/// Returns the start of the next data or hole. If the file system can't tell, everything is data.
+/// Returns the start of the next data or hole. If the file system doesn't know, everything is data.
 pub(super) fn next(file: &Fd, what: Seek, position: u64, size: u64) -> Result<u64, Error> {
     match seek(file, what, position) {
         Ok(entry) => Ok(entry.unwrap_or(size).min(size)),

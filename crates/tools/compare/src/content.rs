@@ -131,7 +131,7 @@ impl Comparer {
     }
 
     /// Emits the result for two files that were read to the end, and reports those that changed
-    /// meanwhile. Returns true if neither did, and their attributes could be read.
+    /// while they were read. Returns true if neither did, and their attributes could be read.
     pub(super) fn complete(
         &self,
         cx: &Context<'_, Self>,

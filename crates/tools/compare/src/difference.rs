@@ -106,7 +106,7 @@ impl What {
         }
     }
 
-    /// Words what follows "differ:".
+    /// Returns the text after "differ:".
     fn remark(&self) -> Vec<u8> {
         match (self, self.values()) {
             (Self::Content(at) | Self::Named(at, _) | Self::Ends(_, at, ..), _) => {

@@ -51,7 +51,7 @@ pub(super) fn read_direct(
 
 impl Comparer {
     /// Makes both files direct. Returns false if that is impossible, which is reported: a
-    /// comparison with what is in memory is not what was asked for.
+    /// comparison with cached data is not the requested one.
     pub(super) fn bypasses_cache(
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,

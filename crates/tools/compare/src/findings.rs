@@ -82,7 +82,7 @@ impl DifferenceLog {
         self.different.load(Ordering::Relaxed)
     }
 
-    /// Emits what is still kept. Returns true if anything differs.
+    /// Emits the remaining differences. Returns true if there were any.
     pub(super) fn finish(&self, options: &Options, report: &dyn Reporter) -> bool {
         let mut kept = lock(&self.kept);
         let linked = std::mem::take(&mut kept.linked);
@@ -96,7 +96,7 @@ impl DifferenceLog {
     }
 }
 
-/// Emits what is kept, in order.
+/// Prints the kept differences, in order.
 fn print_kept(kept: &mut Kept, options: &Options, report: &dyn Reporter) {
     // A stable sort keeps the differences of one entry in the order in which they were found.
     kept.differences.sort_by(FoundDifference::order);

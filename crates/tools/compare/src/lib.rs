@@ -11,7 +11,7 @@
 //!
 //! Promises: in trees, only regular files, directories and links are opened, and nothing is
 //! written. Whatever could not be compared is reported and makes the comparison fail. Equality is
-//! only claimed for what was compared.
+//! only claimed for compared data.
 
 mod attributes;
 mod content;

@@ -103,7 +103,7 @@ impl Ranges {
         Some((file(&self.first)?, file(&self.second)?))
     }
 
-    /// Skips what is a hole in both files.
+    /// Skips holes that both files have.
     fn data_from(&self, position: u64, (first, second): &(Arc<Fd>, Arc<Fd>)) -> u64 {
         // Direct reads begin at a multiple of a sector, which a hole's end need not be.
         if self.is_direct || !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {

@@ -1,4 +1,4 @@
-//! `--dry-run`: decides about every entry, prints what would be done, and changes nothing.
+//! `--dry-run`: decides about every entry, prints the actions, and changes nothing.
 //!
 //! The walk is that of the copy, and so are the rules (`existing.rs`). Where the copy makes
 //! something, this looks at what has its name and prints the lines of `--verbose`. A directory that
@@ -151,7 +151,7 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     Ok(Handled::Done)
 }
 
-/// Prints and counts what would be made.
+/// Prints and counts the entry that would be made.
 fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResult, Problem> {
     let foreseen = place::foresee(copy, source)?;
     match &foreseen {

@@ -79,7 +79,7 @@ impl FileSystem {
     fn flush_up_to(&self, number: u64) -> Result<(), Error> {
         let mut flushed = lock(&self.flushed);
         if flushed.0 < number {
-            // Read before the flush: it may not cover what is written meanwhile.
+            // Read before the flush, which may not cover files written while it runs.
             let written = self.written.load(Ordering::Acquire);
             let outcome = self.synchronize();
             *flushed = (written, outcome.err().or(flushed.1.take()));

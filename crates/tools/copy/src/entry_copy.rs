@@ -1,4 +1,4 @@
-//! One entry and its copy: what every step of the copy is given, and how it is reported.
+//! One entry and its copy: the arguments of every step of the copy, and the reports.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl<'a> EntryCopy<'a> {
         target_path(self.entry)
     }
 
-    /// Returns the display path of an operand's copy, which prefixes what is in it; `None` for
+    /// Returns the display path of an operand's copy, the prefix of its entries; `None` for
     /// other entries, whose path follows from the names.
     pub(super) fn shown_directory(self) -> Option<Vec<u8>> {
         let target = &self.entry.node.own.operand.target;
@@ -97,7 +97,7 @@ impl<'a> EntryCopy<'a> {
         }
     }
 
-    /// Counts what became of the entry.
+    /// Counts the outcome of the entry.
     pub(super) fn count(self, outcome: EntryOutcome) {
         self.count_with(outcome, None);
     }
@@ -144,7 +144,8 @@ impl<'a> EntryCopy<'a> {
         self.print_copied_onto(None, None);
     }
 
-    /// Prints the `--verbose` line for a copy onto what was there, which may be kept as `backup`.
+    /// Prints the `--verbose` line for a copy onto an existing entry, which may be kept as
+    /// `backup`.
     pub(super) fn print_copied_onto(self, before: Option<&Stat>, backup: Option<&CStr>) {
         self.print_change(ItemizedChange::Copied(before), backup);
     }

@@ -1,4 +1,4 @@
-//! Decides what to do with an existing target. Only the rules live here.
+//! Decides the treatment of an existing target. Only the rules live here.
 //!
 //! [`decide`] runs GNU's checks in GNU's order:
 //!
@@ -68,7 +68,7 @@ pub(super) enum Decision {
     BackUp,
     /// Leave it and copy nothing, as requested.
     Skip(Skip),
-    /// It already is what it should become.
+    /// It already is as it should become.
     Done,
     /// Leave it and report an error.
     Refuse(ReplaceRefusal),
@@ -120,7 +120,7 @@ pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
     as_such || options.strict || options.make != Make::Copy || is_replaced
 }
 
-/// Decides what to do with an existing target.
+/// Decides the treatment of an existing target.
 pub(super) fn decide(case: &TargetCase<'_>, details: &impl Details) -> Decision {
     let existing = &case.options.existing;
     let replaces_nothing = matches!(existing.update, Update::None | Update::NoneFail);
@@ -278,7 +278,7 @@ fn same_entries(case: &TargetCase<'_>, details: &impl Details, source: &Stat, th
     if case.follows { Same::Refused } else { same_ends(case, details, source, there) }
 }
 
-/// Compares what the two resolve to: a link and its target count as one file.
+/// Compares the files that the two resolve to: a link and its target count as one file.
 fn same_ends(case: &TargetCase<'_>, details: &impl Details, source: &Stat, there: &Stat) -> Same {
     let source_end = if is_link(source) { details.source_end() } else { Some(*source) };
     let Some(source_end) = source_end else { return Same::Fine };

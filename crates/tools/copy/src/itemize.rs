@@ -1,7 +1,7 @@
 //! `--itemize-changes`: a line for each entry that changes, as rsync prints it.
 //!
 //! A line has eleven characters, which rsync's manual calls `YXcstpoguax`, and the path below the
-//! target: what is done (`>` a file's data is copied, `c` something else is created or replaced,
+//! target: the change (`>` a file's data is copied, `c` something else is created or replaced,
 //! `h` a hard link is created, `.` attributes are set), the type of the entry, and then a letter
 //! for each property that differed, or `+` for a new entry. Scripts parse these lines, so
 //! `cli/tests/rsync.rs` compares them with the lines of real runs of rsync.
@@ -21,7 +21,7 @@ use super::options::{Preserve, Update};
 /// Change to an entry of the target.
 #[derive(Clone, Copy)]
 pub(super) enum ItemizedChange<'a> {
-    /// It is created or replaced. There may be a `stat` of what had its name.
+    /// It is created or replaced. There may be a `stat` of the entry that had its name.
     Copied(Option<&'a Stat>),
     /// It becomes another name of a file.
     Linked(&'a LinkedName, Option<&'a Stat>),
@@ -31,7 +31,7 @@ pub(super) enum ItemizedChange<'a> {
 
 /// Prints the line for a change.
 pub(super) fn print(copy: EntryCopy<'_>, change: ItemizedChange<'_>) {
-    // A source that has gone meanwhile is reported by whoever needs it.
+    // A source that has disappeared is reported by the step that needs it.
     let Ok(source) = copy.stat_source() else { return };
     let mut path = below_target(copy, &copy.target_path());
     if source.kind == FileType::Directory {
@@ -50,7 +50,7 @@ pub(super) fn print(copy: EntryCopy<'_>, change: ItemizedChange<'_>) {
     copy.cx.report().line(OutputLine::new(kind, names.into_iter().chain(other).collect()));
 }
 
-/// Returns what a path in the target has below the target; `.` for the target itself.
+/// Returns the part of a path below the target; `.` for the target itself.
 fn below_target(copy: EntryCopy<'_>, path: &[u8]) -> Vec<u8> {
     let target = &copy.entry.node.own.operand.target;
     path_below(path, target).to_vec()

@@ -85,9 +85,9 @@ impl JournaledFile {
         self.is_settled.store(is_settled(source), Ordering::Relaxed);
     }
 
-    /// Notes what was written to an open target.
+    /// Records the content written to an open target.
     pub(super) fn end(&self, copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) {
-        // If the source has grown or shrunk meanwhile, or the target can't be stat'ed, the file
+        // If the source has grown or shrunk since, or the target can't be stat'ed, the file
         // isn't recorded, so the next run copies it again.
         if self.is_settled.load(Ordering::Relaxed)
             && file.length() == file.stat.size
@@ -218,7 +218,7 @@ fn directory_key(path: &[u8]) -> EntryKey {
     EntryKey::new(b"", path)
 }
 
-/// Flushes what was recorded about directories.
+/// Flushes the records of directories.
 pub(super) fn flush(copier: &Copier) -> Option<Problem> {
     copier.journal.as_ref()?.journal.flush();
     failure(copier)

@@ -114,7 +114,8 @@ pub(super) fn give_to_directory(copy: EntryCopy<'_>, source: (&Fd, &Stat), (made
 
 fn report_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &Refusal) {
     remark(copy, path, refusal);
-    if matches!(refusal, Refusal::Elsewhere) || copy.copier.layouts.is_reported.swap(true, Ordering::Relaxed) {
+    if matches!(refusal, Refusal::Elsewhere) || copy.copier.layouts.is_reported.swap(true, Ordering::Relaxed)
+    {
         return;
     }
     let problem = Problem::new(CopyKind::Layout).naming(path).naming(refusal.to_string().into_bytes());

@@ -1,11 +1,12 @@
 //! The copy tool: `cp` with everything in flight at once.
 //!
-//! [`run()`] begins here: `operands.rs` works out what goes where, `run.rs` runs it group by group,
-//! and [`Copier`] is the [`Tool`] that does it. Its methods pass each entry, as an `EntryCopy`
-//! (`entry_copy.rs`), to the file for its kind: `directory.rs`, `regular.rs` (with `holes.rs`),
-//! `other.rs` (with `stream.rs` and `without_data.rs`), and `links.rs` for further names of a file.
-//! `attributes.rs` is the last step of each. `existing.rs` decides what to do with an existing
-//! target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
+//! [`run()`] begins here: `operands.rs` assigns sources to targets, `run.rs` runs it group by
+//! group, and [`Copier`] is the [`Tool`] that does it. Its methods pass each entry, as an
+//! `EntryCopy` (`entry_copy.rs`), to the file for its kind: `directory.rs`, `regular.rs` (with
+//! `holes.rs`), `other.rs` (with `stream.rs` and `without_data.rs`), and `links.rs` for further
+//! names of a file. `attributes.rs` is the last step of each. `existing.rs` decides about an
+//! existing target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are
+//! GNU's.
 //!
 //! The guarantees for an interrupted copy are in `staged.rs` (`--atomic`), `durable.rs`
 //! (`--fsync`), `verify.rs` (`--verify`, `--manifest`) and `journaled.rs` (`--resume`,
@@ -123,7 +124,7 @@ pub struct Copier {
     tops: Tops,
     made_links: MadeLinks,
     backups: Backups,
-    /// Keeps what is replaced (`--backup-dir`).
+    /// Backups of replaced entries (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
     layouts: Layouts,
     /// The file systems to flush (`--fsync`).
@@ -157,7 +158,7 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Returns a copier for the entries that waited until what was in their way was deleted.
+    /// Returns a copier for the entries that waited for the deletion of obstacles.
     fn for_the_rest(self) -> Self {
         let mut options = self.options.clone();
         if let Update::Different(difference) = &mut options.existing.update {

@@ -46,7 +46,7 @@ pub(super) struct LinkedName {
     file: MadeFile,
     /// True if another user may replace it.
     is_shared: bool,
-    /// The file's source as it was copied, if there is a journal to tell. Boxed: there is one of
+    /// The file's source as it was copied, if there is a journal. Boxed: there is one of
     /// these for every file with several names.
     source: Option<Box<Stat>>,
 }
@@ -127,8 +127,8 @@ pub(super) fn claim(copy: EntryCopy<'_>, stat: &Stat) -> NameClaim {
                 if is_linked(copy.with(&entry), &first) {
                     return NameClaim::Over;
                 }
-                // Once forgotten, the next claim comes first, or finds what another worker
-                // made meanwhile.
+                // Once forgotten, the next claim comes first, or finds the file that another
+                // worker made since.
                 forget(copy.copier, stat.identity, &first);
             }
         }
@@ -314,8 +314,8 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
     Ok(Linking::Done)
 }
 
-/// Replaces `name` atomically with what `make` creates: observers see either the old entry or the
-/// new one.
+/// Replaces `name` atomically with the entry that `make` creates: observers see either the old
+/// entry or the new one.
 pub(super) fn replace(
     copier: &Copier,
     directory: &Fd,

@@ -36,7 +36,7 @@ pub(super) fn mend_entry(copy: EntryCopy<'_>, source: &Stat) {
     };
     match look() {
         Ok((directory, there)) => mend(copy, &directory, source, &there),
-        // Somebody has removed it meanwhile.
+        // Somebody has removed it since.
         Err(cause) if Error::is(&cause, Errno::NOENT) => {}
         Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotStat, cause)),
     }

@@ -45,8 +45,8 @@ impl Object<'_> {
         }
     }
 
-    /// Reads an ACL without listing the xattrs, which a sandbox may refuse. `None` if there
-    /// is none.
+    /// Reads an ACL without listing the xattrs, which a sandbox may refuse. `None` if the file has
+    /// no ACL.
     pub(super) fn access_list(self, key: &CStr) -> Result<Option<Vec<u8>>, Error> {
         match self.get(key) {
             Ok(list) => Ok(Some(list)),

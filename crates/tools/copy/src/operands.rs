@@ -200,7 +200,7 @@ fn to_name(
     let held = split.hold(cache);
     let held = match if options.strict { held.and_then(|held| without_links(&place, held)) } else { held } {
         Ok(held) => held,
-        // The directory may be missing: creating the copy reports that in terms of what is created.
+        // The directory may be missing: creating the copy reports that in the copy's terms.
         Err(cause) if cause.is(Errno::NOENT) => {
             cache.hold_absent(&c_string(split.display), Open::SEARCH.following(), split.display.to_vec())
         }

@@ -1,4 +1,4 @@
-//! The copy tool's options: plain data, lowered once from what the user typed.
+//! The copy tool's options: plain data, lowered once from the command line.
 
 use std::ffi::CString;
 
@@ -81,8 +81,8 @@ impl Update {
     }
 }
 
-/// When a regular file differs from its source: by type, size or modification time, or as said
-/// here.
+/// Rules for when a regular file differs from its source: by default, by type, size or
+/// modification time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UpdateRule {
     /// By content instead of the modification time (`--checksum`).
@@ -91,7 +91,7 @@ pub struct UpdateRule {
     pub window: u32,
     /// Files that are newer than their sources stay (`--update`).
     pub keeps_newer: bool,
-    /// Nothing is made where nothing is (`--existing`).
+    /// No new entries are created (`--existing`).
     pub only_existing: bool,
     /// Existing entries stay as they are, except for directories (`--ignore-existing`).
     pub only_missing: bool,
@@ -128,7 +128,7 @@ pub struct Existing {
     pub update: Update,
     /// Ask before replacing (`-i`); files are then copied one at a time.
     pub ask: bool,
-    /// Remove and recreate what can't be opened (`-f`).
+    /// Remove and recreate files that can't be opened (`-f`).
     pub force: bool,
     /// Remove existing files first (`--remove-destination`).
     pub remove: bool,
@@ -225,7 +225,7 @@ pub enum Fsync {
 pub enum Verify {
     /// Not at all.
     Never,
-    /// The target is read again, from the page cache: what went through memory is right.
+    /// The target is read again, from the page cache: the copy in memory is right.
     Stream,
     /// The target is read again from its device.
     Target,

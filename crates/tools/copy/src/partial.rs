@@ -68,8 +68,8 @@ struct SegmentProgress {
     has_recorded: bool,
 }
 
-/// Creates a target whose progress is recorded, or opens what an earlier run has written of it.
-/// `None` if its progress is not to be recorded.
+/// Creates a target whose progress is recorded, or opens the part of it that an earlier run has
+/// written. `None` if its progress is not to be recorded.
 pub(super) fn create(
     copy: EntryCopy<'_>,
     directory: &Fd,
@@ -89,7 +89,7 @@ pub(super) fn create(
     {
         return Ok(Some(target));
     }
-    // Left by a run whose last records were lost in a power cut. Usually there is none.
+    // Left by a run whose last records were lost in a power cut. Usually there are none.
     for epoch in 1..run.epoch {
         remove(directory, &temporary_name(key, TemporaryNames { epoch, ..*run })).unwrap_or_default();
     }
@@ -107,7 +107,7 @@ pub(super) fn create(
     Ok(Some(target_of(file, name, partial)))
 }
 
-/// Opens a target that an earlier run has named and not yet verified. `None` if there is none, or
+/// Opens a target that an earlier run has named and not yet verified. `None` if it is missing, or
 /// somebody has written to it since. Its last segment is moved again, and all of it is compared
 /// with the recorded hashes.
 pub(super) fn open_named(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
@@ -139,7 +139,7 @@ fn target_of(file: Fd, name: CString, partial: Partial) -> OpenTarget {
     }
 }
 
-/// Opens what an earlier run has written of a file, if the source is unchanged.
+/// Opens the part of a target that an earlier run has written, if the source is unchanged.
 fn open_again(
     copy: EntryCopy<'_>,
     directory: &Fd,
@@ -235,13 +235,14 @@ impl Partial {
         }
         let journal = self.journal(copy)?;
         journal.range_moved(self.key, current, hashes.unwrap_or_default());
-        // Also the record of what was begun. Without these a power cut would cost the whole file.
+        // Also the record that the file was begun. Without these a power cut would cost the whole
+        // file.
         journal.flush();
         lock(&self.progress).has_recorded = true;
         self.next().map(Finished::Next)
     }
 
-    /// Forgets what is recorded, before the target is emptied.
+    /// Discards the records, before the target is emptied.
     pub(super) fn begin_again(&self, copy: EntryCopy<'_>) {
         *lock(&self.progress) = SegmentProgress::default();
         if let Some(journal) = self.journal(copy) {

@@ -318,7 +318,7 @@ pub(super) fn clear(
     }
 }
 
-/// Keeps what is about to be replaced, with `--backup-dir`.
+/// Backs up an entry that is about to be replaced, with `--backup-dir`.
 pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
     let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
     let own = &copy.entry.node.own;
@@ -335,7 +335,7 @@ pub(super) fn is_same(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there:
     TargetConflict { copy, directory, source, there }.is_same(difference)
 }
 
-/// True if a directory is left out because of what its target is; it was then counted.
+/// True if a directory is left out because of the type of its target; it was then counted.
 pub(super) fn leaves_directory(copy: EntryCopy<'_>) -> bool {
     let Update::Different(UpdateRule { only_existing, only_missing, .. }) = copy.options.existing.update
     else {
@@ -361,7 +361,7 @@ fn is_in_absent(copy: EntryCopy<'_>) -> bool {
     copy.entry.node.own.held.is_absent() && !copy.entry.is_operand()
 }
 
-/// True if the copy is renamed over what is there, which a directory can't be.
+/// True if the copy is renamed over the existing entry, which a directory can't be.
 fn is_replaced(copy: EntryCopy<'_>, source: &Stat) -> bool {
     copy.options.atomic == Atomic::Always && source.kind != FileType::Directory
 }

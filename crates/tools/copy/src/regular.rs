@@ -164,7 +164,7 @@ fn fill(
 
 /// True if source or target can only be read or written from its start to its end, although it
 /// calls itself a regular file: many files of the kernel do (`/proc/self/comm`, `trace_pipe`).
-/// They are all said to be empty; any others are noticed when they are read (`flow`).
+/// Their size is 0; any others are noticed when they are read (`flow`).
 fn has_no_offsets((source, stat): (&Fd, &Stat), target: &OpenTarget) -> bool {
     let is_refused = |moved: Result<usize, Error>| moved.is_err_and(|cause| cause.is(Errno::SPIPE));
     (stat.size == 0 && is_refused(read(source, 0, &mut [], CacheMode::Keep)))
@@ -396,7 +396,7 @@ fn transfer(copy: EntryCopy<'_>, source: &Fd, stat: &Stat) -> Transfer {
     };
     let offload = copy.options.sparse == Sparse::Auto
         && copy.options.reflink != Reflink::Never
-        // Like GNU's, `--debug` reports what the kernel can do between two files, so it must
+        // Like GNU's, `--debug` reports the kernel's abilities between two files, so it must
         // be tried.
         && (copy.options.debug || debug::why_in_blocks(copy, source, stat, holes).is_none())
         // Striped file systems lack in-kernel copying; the kernel's fallback moves one pipe

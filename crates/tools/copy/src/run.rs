@@ -34,7 +34,7 @@ pub struct CopyRequest<'a> {
     /// neither source nor target has changed since. For a copy in this process: a process group
     /// has its own.
     pub journal: Option<&'a Arc<Journal>>,
-    /// Deletes what is in the way of some entries ([`CopyKind::InTheWay`]), once all others were
+    /// Deletes obstacles of some entries ([`CopyKind::InTheWay`]), once all others were
     /// copied. These are copied after it.
     pub deletion: Option<&'a dyn DeletionStep>,
 }

@@ -56,7 +56,7 @@ pub(super) const LARGE_BYTES: u64 = 1 << 20;
 pub(super) struct Staged {
     /// Its temporary name; `None` if it has no name.
     pub(super) temporary_name: Option<CString>,
-    /// True if it replaces what has its name.
+    /// True if it replaces an entry of its name.
     pub(super) replaces: bool,
     /// Its number among the files whose names wait for a flush, starting at 1 (`durable.rs`); 0 if
     /// it isn't one of them.
@@ -187,7 +187,7 @@ fn inherit(copy: EntryCopy<'_>, (existing, before): (&Fd, &Stat), new: &Fd) -> R
         Err(cause) if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::NOSYS) => None,
         outcome => Some(outcome?),
     };
-    // A sandbox that lacks the call may allow to read what it would list.
+    // A sandbox that lacks the call may still allow reading the attributes it would list.
     if names.is_none()
         && let Some(list) = Object::Open(existing).access_list(ACCESS_LIST)?
     {
@@ -254,7 +254,7 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
         }
         if !replaces {
             match copy.with_room(|| link_unnamed(file, &directory, name)) {
-                // Someone else has created it meanwhile.
+                // Someone else has created it since.
                 Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {}
                 outcome => return outcome,
             }

@@ -61,7 +61,7 @@ pub fn survey(
 
 struct SpaceSurvey<'s> {
     options: &'s CopyOptions,
-    /// The room there was for what is counted.
+    /// The free space for the counted entries.
     space: Option<&'s FreeSpace>,
     needed: Needed,
     stop: &'s AtomicBool,
@@ -78,7 +78,7 @@ enum TargetParent {
 }
 
 impl TargetParent {
-    /// Stats what is in the place of an entry's copy.
+    /// Stats the existing entry at the place of an entry's copy.
     fn stat(&self, cx: &Context<'_, SpaceSurvey<'_>>, name: &CStr) -> Option<Stat> {
         let Self::There(held, rename) = self else { return None };
         let directory = cx.cache().open(held).ok()?;

@@ -131,7 +131,7 @@ pub(super) struct OperandCopy {
     pub(super) source: Vec<u8>,
     /// The target's path in messages.
     pub(super) target: Vec<u8>,
-    /// True once the user was told that the target is inside the source.
+    /// True once the target was reported to be inside the source.
     is_reported: AtomicBool,
 }
 

@@ -46,10 +46,10 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
         && parts.next().is_none()
 }
 
-/// Removes what earlier runs left in a directory: with a journal or `--atomic`, those that used it
-/// and any run on this host. Nothing of it is in use: the journal's lock, or the name, proves that
-/// those runs ended, and this one has completed the directory's entries. If the job is lost
-/// everything is kept, so a later run can continue with it.
+/// Removes temporary files of earlier runs from a directory: with a journal or `--atomic`, those
+/// that used it and any run on this host. Nothing of it is in use: the journal's lock, or the name,
+/// proves that those runs ended, and this one has completed the directory's entries. If the job is
+/// lost everything is kept, so a later run can continue with it.
 pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
     let run = copier.temporary_names.get().filter(|run| run.epoch > 1);
     let is_wanted = run.is_some() || copier.options.atomic == Atomic::Always;

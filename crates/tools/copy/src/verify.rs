@@ -8,12 +8,12 @@
 //!
 //! Data that comes from the page cache proves nothing about the disk. So a file is first flushed,
 //! its pages are dropped, and the kernel is asked whether any is left (`cachestat(2)`, Linux 6.5).
-//! If some are, or the kernel can't tell, the file is read with `O_DIRECT`. Where neither works
+//! If some are, or the kernel doesn't know, the file is read with `O_DIRECT`. Where neither works
 //! (tmpfs keeps its only copy in the page cache), the content is compared all the same, and one
 //! warning says that it was verified from memory.
 //!
 //! Files wait for this in batches (`Policy::closed_waiting`), so one flush serves many, and workers
-//! that verify run beside workers that copy.
+//! that verify run while others copy.
 //!
 //! Invariant: a piece that differs is written again from the source only if the source still has
 //! the content that was copied; otherwise nobody knows which one is right, and it is an error.
@@ -233,7 +233,7 @@ impl Verification {
             Some(hash) => hash.finish(length),
             None => pieces.as_ref().map(Pieces::digest),
         };
-        // `None` if a block beyond the end was read: the source has shrunk meanwhile.
+        // `None` if a block beyond the end was read: the source has shrunk since.
         let (true, Some(digest)) = (pieces.is_some() == self.hash.is_some(), digest) else {
             copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
             return false;
@@ -316,7 +316,7 @@ fn fetch_again(copy: EntryCopy<'_>, written: &Written, name: &CStr) -> bool {
     let opened = copy.open_directory().and_then(|directory| open(directory, name, Open::READ));
     let Ok(target) = opened else { return false };
     let is_it = stat(&target).is_ok_and(|now| now.identity == written.target.identity);
-    // The kernel's own read-ahead goes on from there.
+    // The kernel's own read-ahead continues from there.
     let length = written.pieces.length().min(PIECE_BYTES);
     is_it && drop_pages(&target) && advise(&target, Advice::WillNeed, length).is_ok()
 }
@@ -334,7 +334,7 @@ fn check_target(copy: EntryCopy<'_>, written: &Written, is_ahead: bool) -> Resul
     }
     let refused = |kind| Err(Problem::new(kind).naming(copy.target_path()));
     if stat(&target).map_err(failed)?.modified != written.target.modified {
-        // Somebody has written to it, and a repair would destroy what they wrote.
+        // Somebody has written to it, and a repair would destroy their data.
         return refused(CopyKind::ChangedBeforeVerified);
     }
     if opened.size != written.pieces.length() {
@@ -437,7 +437,7 @@ pub(super) struct Reopened {
     pub(super) times: Option<Times>,
 }
 
-/// Rewrites a piece until `is_right` accepts what is read back, or the attempts are used up.
+/// Rewrites a piece until `is_right` accepts the bytes read back, or the attempts are used up.
 pub(super) fn write_again(
     copy: EntryCopy<'_>,
     target: &Reopened,
@@ -482,7 +482,7 @@ pub(super) fn problem_in_range(kind: CopyKind, path: Vec<u8>, range: &Range<u64>
     Problem::new(kind).naming(path).naming(range.start.to_string()).naming(range.end.to_string())
 }
 
-/// Reads a piece of the source again, which must still be what was copied.
+/// Reads a piece of the source again, which must still have the copied content.
 fn read_source_piece(copy: EntryCopy<'_>, written: &Written, range: &Range<u64>) -> Result<Vec<u8>, Problem> {
     let differs = || problem_in_range(CopyKind::Differs, copy.target_path(), range);
     // Data that came through a pipe can't be read again.

@@ -1,4 +1,4 @@
-//! Entries that wait until what is in their way is deleted (`haul sync --delete`).
+//! Entries that wait for the deletion of obstacles (`haul sync --delete`).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

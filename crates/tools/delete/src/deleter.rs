@@ -1,4 +1,4 @@
-//! Removes the entries that a survey found, with what is below them, from the leaves up.
+//! Removes the entries that a survey found, with everything below them, from the leaves up.
 //!
 //! Every directory is opened below its parent's descriptor, and no link is followed. An entry must
 //! be what the survey found, and the source must still not have it. Below it, only directories are
@@ -69,7 +69,7 @@ pub(super) enum Stage {
     Delete,
 }
 
-/// The tool that counts what is to be deleted, and deletes it.
+/// The tool that counts the entries to delete, and deletes them.
 pub struct Deleter {
     stage: Stage,
     options: Options,
@@ -81,7 +81,7 @@ pub struct Deleter {
     cancel: CancelToken,
     /// True if nothing more may be deleted.
     is_stopped: AtomicBool,
-    /// Keeps what is deleted (`--backup-dir`).
+    /// Backups of deleted entries (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
     /// Held while a read-only directory is made writable.
     writable: Mutex<()>,
@@ -117,7 +117,7 @@ impl Deleter {
         Self { source: stat_path::<&Fd>(None, source, true).ok().map(|stat| stat.identity), ..self }
     }
 
-    /// Returns the tool that deletes what this one has counted.
+    /// Returns the tool that deletes the entries that this one has counted.
     pub(super) fn deleting(self) -> Self {
         Self { stage: Stage::Delete, ..self }
     }
@@ -351,7 +351,7 @@ impl Tool for Deleter {
             (scope.is_none() && !self.selector.has_limits())
                 || cx.cache().open(&entry.node.source).is_ok_and(|directory| selects(&directory))
         };
-        // The survey has judged what is in a directory of both trees.
+        // The survey has judged the entries of a directory of both trees.
         let is_kept = || !entry.is_operand() && (!is_selected() || self.is_own(cx, entry));
         if self.cancel.is_cancelled() || self.is_stopped.load(Ordering::Relaxed) || is_kept() {
             Self::keep(cx, entry);

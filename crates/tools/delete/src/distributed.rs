@@ -1,5 +1,5 @@
 //! Deleting by several processes: the process that walks enters the directories, and removes each
-//! when it is empty; any process removes what else is in them.
+//! when it is empty; any process removes their other entries.
 //!
 //! For an entry of a directory that both trees have, a rank needs the inode number that the survey
 //! found and the directory in the source. Further below it needs nothing: the process that walks

@@ -1,8 +1,8 @@
 //! `delete`: removes entries that exist only in the target, after the source was copied to it.
 //!
 //! ```text
-//! survey   before the copy: what has only the target? (survey.rs)
-//!          and what is below it? (deleter.rs, counting)
+//! survey   before the copy: entries that only the target has (survey.rs), and everything below
+//!          them (deleter.rs, counting)
 //! copy     not in this crate
 //! delete   each is looked up again on both sides, and removed (deleter.rs, deleting),
 //!          by ranks too (distributed.rs)
@@ -56,8 +56,8 @@ pub struct DeleteRequest<'a> {
 }
 
 /// Surveys the target, then runs `copy`, which must call the function it is given with the outcome
-/// of the copy. If that is success, `executor` deletes what the survey found. Everything is
-/// reported to `report`.
+/// of the copy. If that is success, `executor` deletes the entries that the survey found.
+/// Everything is reported to `report`.
 ///
 /// # Errors
 /// If it can't begin. Then nothing was copied.
@@ -84,7 +84,7 @@ pub fn run<R>(
     session.run_alone(&deleter, operands.iter().filter_map(|operand| only(operand, true)));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();
-    // The directories at the top were counted with what is below them.
+    // The directories at the top were counted with everything below them.
     let (entries_to_delete, all) =
         (top - directories + deleter.counted(), entries - directories + deleter.counted());
     let refusal = || {
@@ -149,7 +149,7 @@ fn delete_all(
     status.max(session.run(executor, deleter, Vec::new(), apart))
 }
 
-/// Walks the source and returns what only the target has. What goes wrong is reported.
+/// Walks the source and returns the entries that only the target has. Failures are reported.
 fn survey(
     session: &Session<'_>,
     (source, target): (&CStr, &CStr),

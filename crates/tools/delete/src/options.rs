@@ -31,7 +31,7 @@ impl Limit {
 /// Options of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// True if the selection protects nothing: what it leaves out is deleted too.
+    /// True if the selection protects nothing: entries that it leaves out are deleted too.
     pub excluded: bool,
     /// Maximum amount to delete.
     pub limit: Limit,
@@ -49,7 +49,7 @@ pub struct Options {
     pub own_files: Vec<Identity>,
     /// Where deleted files are kept (`--backup-dir`).
     pub backup_place: Option<BackupPlace>,
-    /// True if the names of what is deleted are reported.
+    /// True if the names of deleted entries are reported.
     pub verbose: bool,
     /// True if they are reported as by rsync's `--itemize-changes`.
     pub itemize: bool,

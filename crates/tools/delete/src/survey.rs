@@ -1,7 +1,7 @@
 //! Finds the entries that only the target has.
 //!
 //! The source is walked as a copy walks it, so that the same rules decide what it leaves out.
-//! Beside each directory its counterpart is listed, and names that the source doesn't have are
+//! With each directory its counterpart is listed, and names that the source doesn't have are
 //! recorded. Directories of the source that have no counterpart are not entered.
 
 use std::collections::{HashMap, HashSet};
@@ -85,8 +85,8 @@ impl DeletionSurvey {
         self.found.into_inner().unwrap_or_default()
     }
 
-    /// Opens the counterpart of a directory and records what only that has. `None` if there is no
-    /// counterpart, or if it is on another file system and left out.
+    /// Opens the counterpart of a directory and records the entries that only that has. `None` if
+    /// there is no counterpart, or if it is on another file system and left out.
     fn look(
         &self,
         cx: &Context<'_, Self>,
@@ -320,7 +320,7 @@ fn without_aliases<'a>(
     Ok(others)
 }
 
-/// True if opening a directory failed because there is none.
+/// True if opening a directory failed because it doesn't exist.
 fn is_other(cause: &Error) -> bool {
     cause.is(Errno::NOENT) || cause.is(Errno::NOTDIR) || cause.is(Errno::LOOP)
 }

@@ -101,7 +101,7 @@ fn fill(word: &[WordPart], of: impl Fn(PathPart) -> Vec<u8>) -> Vec<u8> {
 }
 
 impl PathPart {
-    /// Returns what the placeholder stands for.
+    /// Returns the text that the placeholder stands for.
     pub(super) fn of(self, path: &[u8]) -> Vec<u8> {
         let trimmed = match path.iter().rposition(|byte| *byte != b'/') {
             Some(last) => &path[..=last],

@@ -329,7 +329,7 @@ impl Distributed for Runner {
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
-        // A rank can't tell if there are other files.
+        // A rank doesn't know if there are other files.
         Self::new(postcard::from_bytes(init_message).ok()?, false, Arc::default()).ok()
     }
 

@@ -123,7 +123,7 @@ impl Results {
         }
     }
 
-    /// Emits what is waiting and lists the failures. Returns true if there are any.
+    /// Emits the waiting results and lists the failures. Returns true if there are any.
     pub(super) fn finish(&self, report: &dyn Reporter) -> bool {
         let mut kept = lock(&self.0);
         // A stable sort keeps the pieces of a file in order.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! For that the script is scanned once for its quotes. This is not the shell's whole grammar; a
-//! placeholder where it cannot tell is refused.
+//! placeholder in an ambiguous place is refused.
 
 use haul_flow::Problem;
 
@@ -118,7 +118,7 @@ impl Quotes {
         text.into_bytes()
     }
 
-    /// Returns what separates two words.
+    /// Returns the separator of two words.
     fn between(self) -> &'static [u8] {
         match self {
             Self::Unquoted | Self::Comment => b" ",
@@ -212,7 +212,7 @@ impl Scanner {
         let is_in_braces = self.open.last().is_some_and(|(end, _)| *end == PartEnd::Brace);
         match byte {
             b'\\' => self.is_escaped = true,
-            // Shells disagree on what is quoted then.
+            // Shells disagree on the quoting then.
             b'"' | b'\'' if is_in_braces => self.lost = Some("after quotes in ${...} in double quotes"),
             b'"' => self.quotes = Quotes::Unquoted,
             b'}' if is_in_braces => self.close(),
@@ -258,7 +258,7 @@ impl Scanner {
         }
     }
 
-    /// Opens what begins with a dollar sign, if anything does.
+    /// Opens an expansion that begins with a dollar sign, if there is one.
     fn substitution(&mut self, rest: &[u8]) {
         let end = if rest.starts_with(b"$((") {
             PartEnd::Arithmetic(0)

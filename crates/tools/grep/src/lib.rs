@@ -195,7 +195,7 @@ impl Grep {
         Ok(GrepOutcome { matched: self.matched.load(Ordering::Relaxed) })
     }
 
-    /// Stops the search early; what was found so far stands.
+    /// Stops the search early; the result so far stands.
     pub fn stop(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -255,7 +255,7 @@ impl Grep {
         }
     }
 
-    /// Decides what to do with an entry of this kind.
+    /// Plans an entry of this kind.
     fn need(&self, entry: &Entry<Self>, kind: EntryType) -> Plan {
         let is_operand = entry.is_operand();
         match (kind, self.options().directories, self.options().devices) {

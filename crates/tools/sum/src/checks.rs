@@ -78,7 +78,8 @@ impl Checks {
         Self { options, ignores_missing, manifests, state: Mutex::default(), collected: None }
     }
 
-    /// Prints nothing, and keeps the verdicts. Files that don't exist are [`CheckVerdict::Missing`].
+    /// Prints nothing, and keeps the verdicts. Files that don't exist are
+    /// [`CheckVerdict::Missing`].
     pub(super) fn collecting(manifest: Manifest) -> Self {
         Self {
             options: CheckOptions { printed: Printed::Nothing, ..CheckOptions::default() },
@@ -242,7 +243,7 @@ impl Checks {
         text.extend([b": ", word, b"\n"].concat());
     }
 
-    /// Reports what is wrong with a manifest or with its files. Returns false if the check failed.
+    /// Reports the defects of a manifest and of its files. Returns false if the check failed.
     fn sum_up(&self, manifest: &Manifest, counts: VerdictCounts, report: &dyn Reporter) -> bool {
         if manifest.records.is_empty() {
             if manifest.is_whole {
@@ -272,7 +273,7 @@ impl Checks {
         manifest.is_whole && counts.same > 0 && counts.differ == 0 && counts.unreadable == 0 && !is_strict
     }
 
-    /// Sums up what is left. Returns true if all files of all manifests are right.
+    /// Prints the remaining summaries. Returns true if all files of all manifests are right.
     pub(super) fn finish(&self, report: &dyn Reporter) -> bool {
         let mut state = lock(&self.state);
         self.pass_ends(&mut state, report, &mut Vec::new());

@@ -86,7 +86,7 @@ impl Summer {
         }
     }
 
-    /// Makes the result of a file that was read. Returns false if there is none.
+    /// Makes the result of a file that was read. Returns false if it has no result.
     pub(super) fn finish_blocks(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         let (task, length) = (&file.own.task, file.length());
         let hash = lock(&file.own.state).hash.take();
@@ -114,7 +114,7 @@ impl Summer {
         self.emit_result(cx, entry, result.or(own.task.unreadable()));
     }
 
-    /// Emits the result of a file, or reports why there is none.
+    /// Emits the result of a file, or reports why it has no result.
     pub(super) fn complete(
         &self,
         cx: &Context<'_, Self>,
@@ -132,7 +132,12 @@ impl Summer {
         self.emit_result(cx, entry, result);
     }
 
-    pub(super) fn emit_result(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: Option<FileResult>) {
+    pub(super) fn emit_result(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        result: Option<FileResult>,
+    ) {
         if let Some(result) = result {
             // Plain data always serialises.
             cx.emit(entry, postcard::to_allocvec(&result).unwrap_or_default());

@@ -12,7 +12,7 @@
 //! than there are workers.
 //!
 //! Invariant: of the workers with a piece, exactly one finishes the file, when no piece is left and
-//! none is in hand. A helper that comes later finds it finished.
+//! no worker has one. A helper that comes later finds it finished.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ pub(super) struct LargeHash {
 }
 
 struct LargeState {
-    /// Workers that may have a piece in hand.
+    /// Workers that may be hashing a piece.
     workers: usize,
     /// `None` once the file is finished. Helpers may come long after that, and must not keep
     /// it open.

@@ -200,7 +200,7 @@ impl Summer {
         &self.options
     }
 
-    /// Returns what is to be done with an entry.
+    /// Returns the task for an entry.
     fn task(&self, entry: &Entry<Self>) -> Option<Task> {
         match &entry.node.own {
             DirectoryRole::Below(_) | DirectoryRole::Input(_) => Some(Task::Sum(self.options.algorithm)),

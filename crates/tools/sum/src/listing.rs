@@ -91,7 +91,7 @@ impl ManifestFile {
 /// The hash of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHash {
-    /// Its path, as it would be shown: that of the operand, and what is below it.
+    /// Its path, as it would be shown: that of the operand, and the part below it.
     pub path: PathBuf,
     /// Its length in bytes, if it was a regular file.
     pub bytes: Option<u64>,
@@ -165,7 +165,7 @@ impl Hashes {
         state.waiting.entry(index).or_default().push(UnlistedHash { path: path.into(), size, digest });
     }
 
-    /// Called when everything below an operand is complete. Writes what is due.
+    /// Called when everything below an operand is complete. Writes the results that are due.
     pub(super) fn end(&self, report: &dyn Reporter, index: usize) {
         let mut state = lock(&self.state);
         state.over.insert(index);

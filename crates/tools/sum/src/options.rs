@@ -22,7 +22,7 @@ pub struct Options {
     pub algorithm: Algorithm,
     /// Follows symbolic links in trees (`-L`).
     pub dereference: bool,
-    /// Says nothing about listed files that don't exist.
+    /// Ignores listed files that don't exist.
     pub ignore_missing: bool,
     /// Names and inode numbers of files that are passed over: the manifest, which every process
     /// must recognise. Device numbers differ between hosts.

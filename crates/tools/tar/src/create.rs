@@ -26,7 +26,7 @@ const SPANS_PER_WORKER: usize = 4;
 /// Maximum spans in flight to other processes, which make them: they take no memory here.
 const REMOTE_SPANS_MAX: usize = 4096;
 
-/// Creates an archive. Returns the exit status: 0, 1 if a file changed meanwhile, 2 if
+/// Creates an archive. Returns the exit status: 0, 1 if a file changed while it was read, 2 if
 /// something failed.
 pub fn create(
     executor: &impl Executor<PositionedWriter>,

@@ -1,4 +1,4 @@
-//! Entries that become members, and what their headers will say.
+//! Entries that become members, and the values of their headers.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -190,7 +190,7 @@ impl NameCache {
         Self([const { OnceLock::new() }; CHAINS])
     }
 
-    /// Returns a name, which is empty if there is none.
+    /// Returns a name, which is empty if the number has none.
     fn name(&self, number: u32, ask: impl Fn(u32) -> Option<Vec<u8>>) -> &[u8] {
         let new = || {
             Box::new(InternedName { number, name: ask(number).unwrap_or_default(), next: OnceLock::new() })

@@ -1,4 +1,4 @@
-//! Examines the files to archive: what their headers will say, and what keeps them from
+//! Examines the files to archive: the values of their headers, and whatever keeps them from
 //! being archived.
 
 use std::ffi::CStr;
@@ -438,7 +438,7 @@ fn map_of(file: &Fd, stat: &Stat) -> Result<SparseMap, Error> {
     let mut at = 0;
     while at < stat.size {
         let Some(start) = seek(file, Seek::Data, at)?.filter(|start| *start < stat.size) else { break };
-        // At least one byte further each time, even if the file changes meanwhile.
+        // At least one byte further each time, even if the file changes at the same time.
         let end = seek(file, Seek::Hole, start)?.unwrap_or(stat.size).clamp(start + 1, stat.size);
         data.push(start..end);
         at = end;

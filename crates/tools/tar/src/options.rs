@@ -94,7 +94,7 @@ bitflags! {
 /// A user or group that replaces a file's own in the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Represented {
-    /// The name; empty if there is none.
+    /// The name; empty for none.
     pub name: Vec<u8>,
     /// The number; `None` keeps the file's own.
     pub number: Option<u32>,
@@ -138,7 +138,7 @@ pub enum Existing {
 }
 
 impl Existing {
-    /// True if what exists gives way to the member, or gets its attributes.
+    /// True if an existing entry gives way to the member, or gets its attributes.
     pub(crate) fn is_replaced(self) -> bool {
         matches!(self, Self::Replace | Self::Overwrite)
     }
@@ -176,7 +176,7 @@ pub struct Options {
     /// Compression of the archive.
     pub compression: Compression,
     /// Program that compresses the archive or, with `-d`, decompresses it, and its arguments
-    /// (`-I`); empty if there is none.
+    /// (`-I`); empty for none.
     pub program: Vec<OsString>,
     /// Number of `-v` flags.
     pub verbose: u8,

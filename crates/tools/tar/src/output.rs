@@ -2,8 +2,8 @@
 //! a stream, written in order.
 //!
 //! One worker writes at a time. With positioned writes several could, but the kernel lets only one
-//! write to a file, and the others would wait for it. So a worker that has something to write
-//! meanwhile queues it for the one that writes, and goes on.
+//! write to a file, and the others would wait for it. So while one writes, the others queue their
+//! pieces for it and continue.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -30,7 +30,7 @@ pub(super) struct ArchiveOutput {
     name: Vec<u8>,
     /// True if every byte can be written at its offset at any time.
     pub(super) is_positioned: bool,
-    /// Program of `-I`, which reads what is written here.
+    /// Program of `-I`, which reads the bytes written here.
     filter: Option<Filter>,
     queue: Mutex<WriteQueue>,
     /// Signalled when a worker stops writing.
@@ -157,7 +157,7 @@ impl ArchiveOutput {
         while written < most
             && let Some((offset, bytes)) = queue.take(self.is_positioned)
         {
-            // Others queue their pieces meanwhile.
+            // Unlocked, so that others can queue their pieces.
             drop(queue);
             self.write(offset, &bytes);
             self.memory.give(bytes);
@@ -197,7 +197,7 @@ impl ArchiveOutput {
         let closed = Arc::into_inner(file).map_or(Ok(()), Fd::close);
         let ended = filter.map_or(Ok(Ok(())), Filter::finish);
         match (failure.into_inner(), closed.and(ended)) {
-            // A program that fails also breaks the pipe; its exit status says more than the
+            // A program that fails also breaks the pipe; its exit status is more specific than the
             // failed write.
             (_, Ok(Err(status))) => {
                 Err(Problem::new(TarKind::ChildFailed).naming(name.as_slice()).naming(status.to_string()))

@@ -1,9 +1,10 @@
 //! First pass of the two-pass writer, for archives in which offsets must be known before content is
 //! read: all workers examine everything that goes into the archive.
 //!
-//! Each directory gets a [`DirectoryListing`] of its entries, which the layout (`layout.rs`) puts in order.
-//! This pass reads only what headers say; the second one reads content (`positioned_writer/`).
-//! Files that may be unreadable are opened here already, so that they are left out of the archive.
+//! Each directory gets a [`DirectoryListing`] of its entries, which the layout (`layout.rs`) puts
+//! in order. This pass reads only the values for headers; the second one reads content
+//! (`positioned_writer/`). Files that may be unreadable are opened here already, so that they are
+//! left out of the archive.
 
 use std::sync::Arc;
 

@@ -83,7 +83,7 @@ impl PackedHandle {
     }
 }
 
-/// A target directory that another process created or found: what is needed to finish it.
+/// The data needed to finish a target directory that another process created or found.
 #[derive(Serialize, Deserialize)]
 struct EnteredTarget {
     identity: Identity,
@@ -119,7 +119,8 @@ fn ticket_of(copier: &Copier, file: &OpenFile<Copier>) -> Option<Vec<u8>> {
         }
         // No other process can open it.
         Some(None) => return None,
-        // Its mode is not changed meanwhile: under its own name it may be left behind like that.
+        // Its mode is not changed for the time being: a file with its own name may be left behind
+        // like that.
         None if file.own.before.is_none() && !creation_mode::is_open_to_owner(copier, target.mode) => {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Tables of what happens to an existing target.
+//! Tables of the decisions about existing targets.
 
 use std::cell::Cell;
 

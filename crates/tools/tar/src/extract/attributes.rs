@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Changing the owner clears set-id bits and capabilities, so it comes first. The mode may take
-//! away the right to set attributes. An access list says more than a mode. Set-id bits are left out
-//! if the owner could not be set.
+//! away the right to set attributes. An access list is more precise than a mode, so it comes later.
+//! Set-id bits are left out if the owner could not be set.
 
 use std::ffi::{CStr, CString};
 

@@ -6,7 +6,7 @@
 //!
 //! Nothing here follows a link: files are created with `O_EXCL`, or opened with `O_NOFOLLOW` for
 //! `--overwrite`. Anything else is pinned before it gets attributes and, where others may exchange
-//! it, checked to be what was made ([`Creation`]).
+//! it, checked to be the entry that was made ([`Creation`]).
 
 use std::ffi::CStr;
 
@@ -333,7 +333,7 @@ impl Extractor {
         }
     }
 
-    /// Returns what was created; otherwise the member's outcome, after reporting a failure as
+    /// Returns the created entry; otherwise the member's outcome, after reporting a failure as
     /// `problem`.
     fn created<T>(
         &self,

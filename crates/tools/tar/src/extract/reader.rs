@@ -173,8 +173,8 @@ impl MemberReader {
         cx.problem(archive::problem(&self.options, failure));
     }
 
-    /// Prepares a member: decides what to make and which names that touches. Directories are made
-    /// immediately, if possible.
+    /// Prepares a member: decides the entry to make and the names that this touches. Directories
+    /// are made immediately, if possible.
     fn prepare(
         &mut self,
         cx: &Context<'_, Extractor>,
@@ -343,8 +343,8 @@ impl MemberReader {
     }
 }
 
-/// Records what the archive says about the root itself. Only a directory can be there, and it keeps
-/// its attributes if existing files are kept.
+/// Records the archive's attributes for the root itself. Only a directory can be there, and it
+/// keeps its attributes if existing files are kept.
 pub(super) fn root_is(
     cx: &Context<'_, Extractor>,
     state: &ExtractState,

@@ -1,5 +1,5 @@
-//! Encodes everything before a member's content: its header, and extended headers for what does not
-//! fit in it.
+//! Encodes everything before a member's content: its header, and extended headers for values that
+//! do not fit in it.
 
 use haul_sys::{Timestamp, device_parts};
 
@@ -162,7 +162,7 @@ fn pax(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
     block.finish(out);
 }
 
-/// Creates the header of a member, and appends records for what does not fit in it.
+/// Creates the header of a member, and appends records for values that do not fit in it.
 fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> HeaderBlock {
     let mut block = begin(member, Magic::Posix);
     let parts = split(member.path);
@@ -217,7 +217,7 @@ fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> HeaderBlock {
     block
 }
 
-/// Returns the name of an auxiliary member, in parts: in a directory beside the member it
+/// Returns the name of an auxiliary member, in parts: in a directory next to the member it
 /// belongs to.
 fn auxiliary_name<'a>(path: &'a [u8], directory: &'a [u8]) -> [&'a [u8]; 4] {
     let path = path.strip_suffix(b"/").unwrap_or(path);

@@ -1,4 +1,4 @@
-//! A tree written by many workers, each in another place, and what must hold for the archive.
+//! A tree written by many workers, each in another place, and the invariants of the archive.
 
 use haul_testkit::random::{IndexedRandom, Random, Rng, seeded};
 

@@ -9,9 +9,9 @@
 //!
 //! A span is in memory from its beginning until it is written, and a written span begins the next,
 //! so at most `in_flight` are in memory. With positioned writes a span can be written at any time;
-//! in a stream each waits for the spans before it ([`ArchiveOutput::submit`]). The pieces of a large
-//! member are spans too; their files are read here, not by flow (`span_file.rs`). Other processes
-//! also make spans (`remote.rs`).
+//! in a stream each waits for the spans before it ([`ArchiveOutput::submit`]). The pieces of a
+//! large member are spans too; their files are read here, not by flow (`span_file.rs`). Other
+//! processes also make spans (`remote.rs`).
 //!
 //! A member's offset is fixed before it is read. So a file that shrank is padded with zeros, and
 //! one that cannot be opened any more is replaced by filler blocks (`format/filler.rs`).
@@ -89,7 +89,7 @@ struct LargePieces {
 }
 
 impl LargePieces {
-    /// Adds what was found when a piece was read.
+    /// Adds the result of reading a piece.
     fn add(&self, missing: u64, changed: bool) {
         self.missing.fetch_add(missing, Ordering::Relaxed);
         self.changed.fetch_or(changed, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl LargePieces {
 
     /// Completes a piece. The last one gets the sums of all.
     fn complete_piece(&self) -> Option<(u64, bool)> {
-        // Release hands on what a piece has added; Acquire lets the last one see all of it. The
+        // Release publishes the piece's additions; Acquire lets the last one see all of it. The
         // sums are read only afterwards: a piece that adds early may complete late.
         if self.pieces.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;
@@ -240,7 +240,7 @@ impl PositionedWriter {
 }
 
 impl LaunchState {
-    /// Begins `spans` spans, and one more for each that was written meanwhile.
+    /// Begins `spans` spans, and one more for each that is written during this call.
     fn advance(
         &self,
         options: &Options,
@@ -259,7 +259,7 @@ impl LaunchState {
         }
     }
 
-    /// Begins the next span; `None` if there is none, or if writing has failed.
+    /// Begins the next span; `None` after the last one, or if writing has failed.
     fn begin_span(
         &self,
         options: &Options,
@@ -393,7 +393,7 @@ impl PositionedWriter {
         self.take_back(&group.buffer);
         let Some(span_file) = group.file(entry.name()) else { return };
         if span_file.is_piece && self.decide(span_file.member, LargeVerdict::LeftOut) == LargeVerdict::Kept {
-            // The other pieces are there: this one is zeros, and an error was told.
+            // The other pieces are there: this one is zeros, and an error was reported.
             return cx
                 .emit(entry, ReadOutcome::Read { missing: 0, changed: false, has_failed: true }.packed());
         }
@@ -421,7 +421,7 @@ impl Tool for PositionedWriter {
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         let (buffer, Some(launch)) = (&node.own.buffer, &self.launch) else { return };
-        // Release hands on what a group has put into the span; Acquire lets the last one see all of
+        // Release publishes the group's bytes in the span; Acquire lets the last one see all of
         // it.
         if buffer.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;

@@ -71,8 +71,8 @@ impl ByteStream for Filtered {
     }
 }
 
-/// Returns what is read of a file. Standard input continues where another program has left it, and
-/// is left at its end, as if it were a pipe.
+/// Returns the part of a file to read. Standard input continues where another program has left it,
+/// and is left at its end, as if it were a pipe.
 fn input(file: Fd, is_standard: bool) -> Result<ArchiveInput, Error> {
     let seen = stat(&file)?;
     let is_regular = seen.kind == FileType::Regular;

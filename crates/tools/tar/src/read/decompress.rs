@@ -2,7 +2,8 @@
 //! while they are read.
 //!
 //! Neither the archive's name nor an option decides. The archive's end is not the end of the
-//! compressed stream, whose checksum comes last, so all of the stream is read ([`ArchiveInput::finish`]).
+//! compressed stream, whose checksum comes last, so all of the stream is read
+//! ([`ArchiveInput::finish`]).
 //!
 //! Memory is bounded: a stream that asks for more than [`MEMORY_KIB_MAX`] is refused.
 

@@ -27,7 +27,7 @@ pub(super) struct Lzw<R: Read> {
     last: Option<(usize, u8)>,
     /// Decompressed bytes that were not returned yet, in reverse order.
     waiting: Vec<u8>,
-    /// Reason that nothing follows what was returned.
+    /// Reason that no more bytes follow.
     failure: Option<io::Error>,
 }
 

@@ -14,7 +14,7 @@ use crate::format::MemberKind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) kind: MemberKind,
-    /// True if the header asks for contiguous storage, which only listings tell.
+    /// True if the header asks for contiguous storage, which only listings show.
     pub(crate) is_contiguous: bool,
     /// Name as it is in the archive.
     pub(crate) name: Vec<u8>,
@@ -22,9 +22,9 @@ pub(crate) struct Member {
     pub(crate) mode: Mode,
     pub(crate) user: u32,
     pub(crate) group: u32,
-    /// Name of the owner; empty if there is none.
+    /// Name of the owner; empty for none.
     pub(crate) user_name: Vec<u8>,
-    /// Name of the group; empty if there is none.
+    /// Name of the group; empty for none.
     pub(crate) group_name: Vec<u8>,
     pub(crate) modified: Timestamp,
     /// Major and minor number of a device.

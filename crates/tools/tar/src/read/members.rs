@@ -73,7 +73,7 @@ impl Members {
         }
     }
 
-    /// Reads what a program writes that decompresses the archive.
+    /// Reads the output of a program that decompresses the archive.
     pub(crate) fn of_program(input: ArchiveInput, ignore_zeros: bool) -> Self {
         Self { may_be_empty: true, ..Self::new(input, None, ignore_zeros) }
     }
@@ -82,7 +82,7 @@ impl Members {
         &self.input
     }
 
-    /// Returns the next member; `None` at the end. Adds what is to be reported to `problems`.
+    /// Returns the next member; `None` at the end. Adds problems to report to `problems`.
     ///
     /// # Errors
     /// When the archive cannot be read further.

@@ -96,12 +96,12 @@ impl Extended {
         outcome
     }
 
-    /// Returns what a global header says about the members after it.
+    /// Returns a global header's values for the members after it.
     pub(crate) fn global(self) -> Self {
         Self { xattrs: Vec::new(), sparse: Sparse::default(), ..self }
     }
 
-    /// Sets what a record says. An empty value deletes what another header says: the member's own
+    /// Applies a record. An empty value deletes the value of another header: the member's own
     /// header applies then, but owners have no name and links lead nowhere, as in GNU tar.
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), PaxMisuse> {
         match key {

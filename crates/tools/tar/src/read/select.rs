@@ -90,7 +90,7 @@ pub(crate) fn confined<'a>(
     if kept.is_empty() { b"." } else { kept }
 }
 
-/// Returns the target of a hard link below the root: like a name, without what is stripped.
+/// Returns the target of a hard link below the root: like a name, without the stripped components.
 pub(crate) fn link_target(
     prefixes: &PrefixReporter,
     options: &Options,
