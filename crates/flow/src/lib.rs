@@ -19,6 +19,7 @@ mod backup_directory;
 mod batch;
 mod cache_policy;
 mod config;
+mod context;
 mod creation;
 mod decision;
 mod directory_cache;
@@ -52,6 +53,7 @@ mod tool;
 pub use backup_directory::{BackupDirectory, BackupPlace};
 pub use batch::Batch;
 pub use config::{Config, Switches};
+pub use context::Context;
 pub use creation::{Creation, is_shared};
 pub use decision::{
     Block, ClosedWaiting, Enter, EntryFailure, FileRange, Finished, Handled, Holes, JobOrder, OpenDir,
@@ -83,7 +85,7 @@ pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, processors, usual_block_bytes};
 pub use sim::{Sim, simulate};
-pub use tool::{Context, DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
+pub use tool::{DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
 
 /// Result of a run. The worst status wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

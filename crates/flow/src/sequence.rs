@@ -24,8 +24,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::context::Context;
 use crate::lock::lock;
-use crate::tool::{Context, Job, Tool};
+use crate::tool::{Job, Tool};
 
 /// The stages of a sequence.
 pub trait Stages<T: Tool>: Send + Sync + 'static {

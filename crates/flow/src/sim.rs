@@ -16,10 +16,11 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Status;
+use crate::context::Context;
 use crate::driver::{Driver, JobWeight};
 use crate::operand::Operand;
 use crate::run::{RunSpec, Worker, begin, end};
-use crate::tool::{Context, Job, Tool};
+use crate::tool::{Job, Tool};
 
 /// Runs a tool over its operands with simulated workers.
 pub fn simulate<T: Tool>(

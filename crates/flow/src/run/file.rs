@@ -17,10 +17,11 @@ use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
 use super::stream::{Stream, StreamStep};
 use super::walk::replaced;
 use crate::cache_policy::CachePolicy;
+use crate::context::{ClosedFile, Context};
 use crate::decision::{EntryFailure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
 use crate::limits::{Limits, Side, measured};
 use crate::open_file::MoveSetup;
-use crate::tool::{Context, Entry, Job, OpenFile, Tool};
+use crate::tool::{Entry, Job, OpenFile, Tool};
 
 /// Sizes of files, in bytes, that are worth a `posix_fadvise` while they wait for their turn. The
 /// probing read makes the kernel fetch smaller ones whole. Larger ones would keep the disk from the
@@ -504,7 +505,7 @@ impl<T: Tool> ClosingFile<T> {
             moved = false;
         }
         match end {
-            CloseAction::File(own, length) => cx.close_file(entry, own, (moved, length)),
+            CloseAction::File(own, length) => cx.close_file(ClosedFile { entry, own, length, moved }),
             CloseAction::Skipped => cx.complete(&entry),
             CloseAction::Nothing => {}
         }

@@ -22,6 +22,7 @@ use crate::lock::lock;
 use haul_engine::{Engine, EngineChoice, NewEngine};
 
 use crate::Status;
+use crate::context::{Context, RunShared};
 use crate::directory_cache::DirCache;
 use crate::driver::Driver;
 use crate::kind::FlowKind;
@@ -30,7 +31,7 @@ use crate::operand::Operand;
 use crate::report::{Problem, Reporter, RunInfo, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
-use crate::tool::{Context, Job, RunShared, Tool};
+use crate::tool::{Job, Tool};
 
 pub use stream::HELP_BYTES_MIN;
 pub(crate) use turns::Turns;

@@ -8,11 +8,12 @@ use haul_sys::{advise, allocate, is_local};
 
 use super::io::Io;
 use crate::cache_policy::CachePolicy;
+use crate::context::Context;
 use crate::decision::{Holes, Transfer};
 use crate::limits::Limits;
 use crate::plan;
 use crate::settings::Settings;
-use crate::tool::{Context, Entry, Tool};
+use crate::tool::{Entry, Tool};
 
 /// Minimum size of a file that is announced to the kernel as read sequentially, in bytes.
 const SEQUENTIAL_BYTES: u64 = 1 << 20;

@@ -30,10 +30,11 @@ use super::holes::next_data;
 use super::io::Io;
 use super::prepare::kernel_copy_bytes;
 use crate::cache_policy::{Special, Tail, Writable};
+use crate::context::Context;
 use crate::decision::{Block, EntryFailure, Holes, Transfer, Write};
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
-use crate::tool::{Context, OpenFile, Tool};
+use crate::tool::{OpenFile, Tool};
 
 mod several;
 

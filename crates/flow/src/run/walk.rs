@@ -16,6 +16,7 @@ use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, NameArena, Open, Op
 use haul_sys::{open, stat, stat_at, stat_path};
 
 use crate::batch::Batch;
+use crate::context::Context;
 use crate::decision::{Enter, EntryFailure, OpenDir, OpenSubdir, Plan};
 use crate::directory_cache::DirHandle;
 use crate::kind::FlowKind;
@@ -23,7 +24,7 @@ use crate::limits::{Load, Side, measured};
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
 use crate::selection::Scope;
-use crate::tool::{Context, DirNode, Entry, Job, Tool};
+use crate::tool::{DirNode, Entry, Job, Tool};
 
 /// Type of an entry, and whether it was reached through a symbolic link.
 pub(super) struct Classified {

@@ -42,12 +42,13 @@ use super::file::{FileState, FileStep, Opening, begin_range, fetch};
 use super::io::Io;
 use super::walk;
 use crate::batch::Batch;
+use crate::context::Context;
 use crate::decision::{EntryFailure, Plan};
 use crate::limits::{Load, Side, measured};
 use crate::policy::Gauge;
 use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
-use crate::tool::{Context, DirNode, Entry, Job, Tool};
+use crate::tool::{DirNode, Entry, Job, Tool};
 
 /// Maximum bytes of parked files: beyond it no more files are opened. Enough to keep a disk busy.
 /// Without a limit a worker would hoard a whole batch of large files that others could move.

@@ -8,11 +8,12 @@ use haul_engine::Ops;
 use haul_sys::{cached_bytes, is_read_ahead_costly, suits_two_workers};
 
 use super::Stream;
+use crate::context::Context;
 use crate::decision::{Holes, Transfer};
 use crate::run::block_cursor::BlockCursor;
 use crate::run::io::Io;
 use crate::run::turns::Turns;
-use crate::tool::{Context, Job, OpenFile, Tool};
+use crate::tool::{Job, OpenFile, Tool};
 
 /// Minimum bytes that another worker helps with: enough to hide the start of a thread.
 pub const HELP_BYTES_MIN: u64 = 32 << 20;
