@@ -35,6 +35,7 @@ mod interposer;
 mod kernel_aio;
 mod local_time;
 mod locale;
+pub mod magic;
 mod make;
 mod memory;
 mod metadata;

@@ -20,15 +20,15 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, DirCache, DirHandle, Problem, lock};
 use haul_sys::{Errno, Error, Fd, Open};
-use haul_sys::{is_local, open, open_parent, stat, synchronize, synchronize_file_system};
+use haul_sys::{is_local, magic, open, open_parent, stat, synchronize, synchronize_file_system};
 
 use super::entry_copy::EntryCopy;
 use super::options::Fsync;
 use super::staged::Staged;
 use super::{Copier, CopyKind};
 
-/// Types of file systems that keep files in memory only (`linux/magic.h`).
-const MEMORY_TYPES: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// Types of file systems that keep files in memory only.
+const MEMORY_TYPES: [u64; 2] = [magic::TMPFS, magic::RAMFS];
 
 /// The file systems that a run copies to, by device.
 #[derive(Debug, Default)]
