@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::gate::Verdict;
+use crate::gate::FaultDecision;
 use crate::operation::Operation;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,19 +83,19 @@ fn errno(name: &str) -> Option<Errno> {
 }
 
 /// Counts one occurrence and decides its effect.
-pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
+pub(crate) fn verdict(operation: Operation, length: usize) -> FaultDecision {
     let hook = hook();
     // Relaxed: a thread needs only a number that no other has; no data goes with it.
     let occurrence = hook.counts[operation as usize].fetch_add(1, Ordering::Relaxed) + 1;
-    let Some(plan) = hook.plan else { return Verdict::Pass };
+    let Some(plan) = hook.plan else { return FaultDecision::Pass };
     if plan.operation != operation || plan.occurrence != occurrence {
-        return Verdict::Pass;
+        return FaultDecision::Pass;
     }
     hook.fired.store(true, Ordering::Relaxed);
     match plan.effect {
-        Effect::Fail(errno) => Verdict::Fail(errno),
-        Effect::AtMost(bytes) => Verdict::Shorten(bytes.min(length)),
-        Effect::OneLess => Verdict::Shorten(length.saturating_sub(1)),
+        Effect::Fail(errno) => FaultDecision::Fail(errno),
+        Effect::AtMost(bytes) => FaultDecision::Shorten(bytes.min(length)),
+        Effect::OneLess => FaultDecision::Shorten(length.saturating_sub(1)),
     }
 }
 

@@ -28,6 +28,7 @@ mod directory;
 mod error;
 mod family;
 mod fd;
+mod file_ref;
 mod file_system;
 mod gate;
 mod inherited;
@@ -73,6 +74,7 @@ pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, us
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result, reason};
 pub use fd::{Fd, flush_as_close_does};
+pub use file_ref::FileRef;
 pub use file_system::{
     file_system_id, file_system_type, free_bytes, has_coarse_locks, is_in_memory, is_local,
     is_made_by_kernel, is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use haul_flow::{Context, Entry};
-use haul_striping::{FileSystems, Striped, is_placement};
-use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_xattrs, seek};
+use haul_striping::{FileSystems, is_placement};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Seek, Stat, seek};
 
 use super::CompareKind;
 use super::Comparer;
@@ -16,68 +16,43 @@ use super::options::Attributes;
 /// The SELinux label, which is not compared: a copy gets the label of its location.
 const SECURITY_LABEL: &CStr = c"security.selinux";
 
-/// Access to an entry's attributes.
-pub(super) enum Object<'a> {
-    /// Through an open file.
-    Open(&'a Fd),
-    /// Through a pinned path, without following a symbolic link.
-    Pinned(Pinned),
-    /// Not at all.
-    Nowhere,
-}
-
 type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-impl Object<'_> {
-    /// Reads the extended attributes to compare: not the SELinux label, nor those that hold a
-    /// file's layout.
-    fn xattrs(&self, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
-        let names = match self {
-            Self::Open(file) => list_xattrs(file),
-            Self::Pinned(pinned) => pinned.list_xattrs(),
-            Self::Nowhere => return Ok(Xattrs::new()),
-        };
-        let names = match names {
-            // Some kernels and sandboxes lack the call.
-            Err(cause) if cause.is(Errno::NOSYS) => return Ok(Xattrs::new()),
-            names => names?,
-        };
-        let how = match self {
-            Self::Open(file) => systems.striped(file, device),
-            Self::Pinned(pinned) => systems.striped(pinned.descriptor(), device),
-            Self::Nowhere => Striped::No,
-        };
-        let mut xattrs = Xattrs::new();
-        for key in names.iter() {
-            if key == SECURITY_LABEL || is_placement(how, key) {
-                continue;
-            }
-            let value = match self {
-                Self::Open(file) => get_xattr(file, key),
-                Self::Pinned(pinned) => pinned.get_xattr(key),
-                Self::Nowhere => continue,
-            };
-            match value {
-                Ok(value) => {
-                    xattrs.insert(key.to_bytes().to_vec(), value);
-                }
-                // Removed since it was listed.
-                Err(cause) if cause.is(Errno::NODATA) => {}
-                Err(cause) => return Err(cause),
-            }
+/// Reads the extended attributes to compare: not the SELinux label, nor those that hold a file's
+/// layout.
+fn read_xattrs(file: FileRef<'_>, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
+    let names = match file.list_xattrs() {
+        // Some kernels and sandboxes lack the call.
+        Err(cause) if cause.is(Errno::NOSYS) => return Ok(Xattrs::new()),
+        names => names?,
+    };
+    let how = systems.striped(file.descriptor(), device);
+    let mut xattrs = Xattrs::new();
+    for key in names.iter() {
+        if key == SECURITY_LABEL || is_placement(how, key) {
+            continue;
         }
-        Ok(xattrs)
+        match file.get_xattr(key) {
+            Ok(value) => {
+                xattrs.insert(key.to_bytes().to_vec(), value);
+            }
+            // Removed since it was listed.
+            Err(cause) if cause.is(Errno::NODATA) => {}
+            Err(cause) => return Err(cause),
+        }
     }
+    Ok(xattrs)
 }
 
 impl Comparer {
-    /// Compares the requested attributes of an entry and its counterpart.
+    /// Compares the requested attributes of an entry and its counterpart. Those that are not in
+    /// `pair` are skipped for a file that is not held.
     pub(super) fn attributes(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         pair: &StatPair,
-        (first, second): (&Object<'_>, &Object<'_>),
+        [first, second]: [Option<FileRef<'_>>; 2],
     ) -> Vec<FoundDifference> {
         let asked = self.options.attributes;
         if asked.is_empty() {
@@ -87,9 +62,11 @@ impl Comparer {
         of_stat(asked, pair, |what| differences.push(difference(entry, what)));
         let trouble = |kind: CompareKind, path: Vec<u8>, cause: Error| Self::trouble(cx, kind, path, cause);
         if asked.contains(Attributes::XATTR) {
-            let first = first.xattrs(&self.systems, pair.first.identity.device);
-            let second = second.xattrs(&self.systems, pair.second.identity.device);
-            match (first, second) {
+            let read = |file: Option<FileRef<'_>>, device| {
+                file.map_or(Ok(Xattrs::new()), |file| read_xattrs(file, &self.systems, device))
+            };
+            let xattrs = (read(first, pair.first.identity.device), read(second, pair.second.identity.device));
+            match xattrs {
                 (Ok(first), Ok(second)) => {
                     of_xattrs(&first, &second, |what| differences.push(difference(entry, what)));
                 }
@@ -97,7 +74,7 @@ impl Comparer {
                 (_, Err(cause)) => trouble(CompareKind::CannotReadXattrs, second_path(entry), cause),
             }
         }
-        if let (true, Object::Open(first), Object::Open(second)) =
+        if let (true, Some(FileRef::Open(first)), Some(FileRef::Open(second))) =
             (asked.contains(Attributes::HOLES), first, second)
             && pair.first.kind == FileType::Regular
         {

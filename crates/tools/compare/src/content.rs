@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Block, Context, Entry, EntryOutcome, OpenFile, OpenSource, Problem, Start};
-use haul_sys::{Error, Fd, Open, Stat, read_all, stat};
+use haul_sys::{Error, Fd, FileRef, Open, Stat, read_all, stat};
 
 use super::CompareKind;
 use super::Comparer;
-use super::attributes::Object;
 use super::counterpart::{StatPair, difference, second_path};
 use super::difference::What;
 use super::findings::EntryResult;
@@ -162,8 +161,8 @@ impl Comparer {
         (first, second): (&Fd, &Fd),
         result: &mut EntryResult,
     ) {
-        let objects = (&Object::Open(first), &Object::Open(second));
-        result.differences.extend(self.attributes(cx, entry, pair, objects));
+        let files = [first, second].map(|file| Some(FileRef::Open(file)));
+        result.differences.extend(self.attributes(cx, entry, pair, files));
     }
 
     pub(super) fn close(cx: &Context<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {

@@ -35,14 +35,13 @@ use haul_flow::{
 };
 use haul_striping::FileSystems;
 use haul_sys::{
-    Buffer, DirectoryReader, EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at,
+    Buffer, DirectoryReader, EntryType, Error, Fd, FileRef, FileType, Open, Pinned, read_link, stat, stat_at,
     stat_path,
 };
 
 pub use kind::CompareKind;
 pub use options::{Attributes, DifferenceListing, Operands, Options};
 
-use attributes::Object;
 use content::Compared;
 use counterpart::{CounterpartDirectory, StatPair, difference, joined, second_path};
 use difference::What;
@@ -205,8 +204,8 @@ impl Comparer {
                 return Enter::Done;
             }
         };
-        let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
-        let mut differences = self.attributes(cx, entry, &pair, (&object, &Object::Open(&second)));
+        let files = [opened.source.ok().map(|source| FileRef::Open(source)), Some(FileRef::Open(&second))];
+        let mut differences = self.attributes(cx, entry, &pair, files);
         differences.extend(self.only_in_second(cx, entry, opened, &second));
         Self::emit_result(cx, entry, &EntryResult { differences, linked: None });
         Enter::Visit(self.hold(cx, entry, Arc::new(second), &second_stat))
@@ -237,18 +236,19 @@ impl Comparer {
         let pin = || -> haul_sys::Result<_> {
             let counterpart = cx.cache().open(&entry.node.own.held)?;
             let second = Pinned::open(&*counterpart, entry.node.own.name(entry))?;
-            Ok((Object::Pinned(Pinned::open(&*directory, entry.name())?), Object::Pinned(second)))
+            Ok([Some(Pinned::open(&*directory, entry.name())?), Some(second)])
         };
         // A pin does not follow links.
-        let objects = match follow || self.options.attributes.is_empty() {
-            true => Ok((Object::Nowhere, Object::Nowhere)),
+        let pinned = match follow || self.options.attributes.is_empty() {
+            true => Ok([None, None]),
             false => pin(),
         };
-        let objects = match objects {
-            Ok(objects) => objects,
+        let pinned = match pinned {
+            Ok(pinned) => pinned,
             Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
-        result.differences.extend(self.attributes(cx, entry, &pair, (&objects.0, &objects.1)));
+        let files = pinned.each_ref().map(|pinned| pinned.as_ref().map(FileRef::Pinned));
+        result.differences.extend(self.attributes(cx, entry, &pair, files));
         Self::emit_result(cx, entry, &result);
         let is_link = first.kind == FileType::Symlink;
         let outcome = if is_link { EntryOutcome::Symlink } else { EntryOutcome::Special };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Context, Creation, DirNode, Enter, EntryOutcome, FlowKind, OpenDir, Problem, is_shared};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
 use haul_sys::{change_mode, is_reference, make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
@@ -22,7 +22,6 @@ use super::journaled;
 use super::layouts;
 use super::mend;
 use super::named::NamedCopy;
-use super::object::Object;
 use super::options::{Dereference, Preserve};
 use super::place::{self, ClearedPlace, TargetPlace};
 use super::source_xattrs;
@@ -93,7 +92,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     }
     copy.count(EntryOutcome::Directory);
     let xattrs = match opened.source {
-        Ok(source) => source_xattrs::read(copy, Object::Open(source)),
+        Ok(source) => source_xattrs::read(copy, FileRef::Open(source)),
         Err(_) => SourceXattrs::default(),
     };
     let follow = !ready.is_new && !looks_at_link(copy.options, FileType::Directory);
@@ -347,7 +346,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
             let attributes = NewAttributes {
                 copier,
                 cx,
-                object: pinned.as_ref().map_or(Object::Open(&fd), Object::Pinned),
+                object: pinned.as_ref().map_or(FileRef::Open(&fd), FileRef::Pinned),
                 stat: source,
                 xattrs: &made.xattrs,
                 before: made.before.as_ref().filter(|_| !is_as_new),

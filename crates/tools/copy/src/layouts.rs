@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::Problem;
 use haul_striping::{Bearer, FileSystems, Layout, Refusal, Striped, create, is_placement};
-use haul_sys::{Error, Fd, Identity, Mode, Open, Stat, device_of, open};
+use haul_sys::{Error, Fd, FileRef, Identity, Mode, Open, Stat, device_of, open};
 
 use super::CopyKind;
 use super::entry_copy::EntryCopy;
-use super::object::Object;
 use super::options::LayoutRule;
 
 /// A run's state about layouts.
@@ -28,7 +27,7 @@ pub(super) struct Layouts {
 impl Layouts {
     /// True if an xattr is the file system's own record of where the bytes are. Matched by name,
     /// and only on file systems that keep one: elsewhere `trusted.link` may be anyone's.
-    pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
+    pub(super) fn is_account(&self, source: FileRef<'_>, key: &CStr) -> bool {
         if !may_be_account(key) {
             return false;
         }

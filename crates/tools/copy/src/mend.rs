@@ -9,12 +9,14 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
-use haul_sys::{CacheMode, DirectoryReader, Errno, Error, Fd, FileType, Mode, NameArena, Open, Pinned, Stat};
+use haul_sys::{
+    CacheMode, DirectoryReader, Errno, Error, Fd, FileRef, FileType, Mode, NameArena, Open, Pinned, Stat,
+};
 use haul_sys::{XattrNames, has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, SECURITY_LABEL};
 use super::options::{Preserve, Update};
 use super::source_xattrs;
 use super::xattr_rules::SourceXattrs;
@@ -118,7 +120,7 @@ fn other_xattrs_at(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<
     let target = Pinned::open(directory, copy.target_name()).ok()?;
     let is_there = target.stat().is_ok_and(|now| now.identity == there.identity);
     let wanted = read_source(copy).ok().filter(|_| is_there)?;
-    Some(other_xattrs(copy, Object::Pinned(&target), &wanted))
+    Some(other_xattrs(copy, FileRef::Pinned(&target), &wanted))
 }
 
 /// Prints the line for an existing directory whose attributes will be set.
@@ -183,7 +185,7 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
     if before.identity != there.identity {
         return Err(Problem::new(CopyKind::ReplacedWhileMade).naming(copy.target_path()));
     }
-    let object = Object::Pinned(&target);
+    let object = FileRef::Pinned(&target);
     let xattrs = read_source(copy)?;
     let others = other_xattrs(copy, object, &xattrs);
     let differences = differences(copy, source, &before).with_xattrs(&others);
@@ -221,16 +223,16 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
     };
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let source = pin().map_err(cannot_stat)?;
-    Ok(source_xattrs::read(copy, Object::Pinned(&source)))
+    Ok(source_xattrs::read(copy, FileRef::Pinned(&source)))
 }
 
 /// Returns the xattrs that a target lacks, has with another value, or has and would not be copied.
 /// If they can't be listed, which shows again when they are set, these are all that are wanted.
-fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) -> Vec<CString> {
+fn other_xattrs(copy: EntryCopy<'_>, target: FileRef<'_>, wanted: &SourceXattrs) -> Vec<CString> {
     if !copy.options.reads_xattrs() {
         return Vec::new();
     }
-    let has = |(key, value): &(&CStr, &[u8])| match target.get(key) {
+    let has = |(key, value): &(&CStr, &[u8])| match target.get_xattr(key) {
         Ok(there) => there == *value,
         // An attribute that can't be set is no difference, except for an ACL: without it, the
         // target isn't as private.
@@ -268,10 +270,10 @@ pub(super) fn warn_no_xattrs(copier: &Copier, cx: &Context<'_, Copier>, path: &d
 fn extra_xattrs(
     copier: &Copier,
     cx: &Context<'_, Copier>,
-    target: Object<'_>,
+    target: FileRef<'_>,
     wanted: &SourceXattrs,
 ) -> Result<Vec<CString>, Error> {
-    let names = match target.list() {
+    let names = match target.list_xattrs() {
         // Some kernels and sandboxes lack the call.
         Err(cause) if cause.is(Errno::NOSYS) => XattrNames::default(),
         names => names?,
@@ -290,7 +292,7 @@ fn extra_xattrs(
 /// Removes the xattrs that an existing directory or file has, and its source has not.
 pub(super) fn remove_extra_xattrs(attributes: &NewAttributes<'_>) -> Result<(), Error> {
     let NewAttributes { copier, cx, object, xattrs, .. } = attributes;
-    extra_xattrs(copier, cx, *object, xattrs)?.iter().try_for_each(|key| object.remove(key))
+    extra_xattrs(copier, cx, *object, xattrs)?.iter().try_for_each(|key| object.remove_xattr(key))
 }
 
 /// True if source and target, two regular files of one size, have the same content. What can't be

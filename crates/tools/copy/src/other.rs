@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{Creation, EntryOutcome, FlowKind, Handled, Problem};
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
+    EntryType, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
 };
 use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_path};
 
@@ -17,7 +17,6 @@ use super::journaled;
 use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
 use super::mend;
-use super::object::Object;
 use super::open_target::PreparedTarget;
 use super::options::{Make, Preserve};
 use super::place::{self, ClearedPlace, CreateResult, Left, TargetPlace};
@@ -310,7 +309,7 @@ fn give_pinned_attributes(
         .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
         .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
     let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
-    let object = Object::Pinned(&pinned);
+    let object = FileRef::Pinned(&pinned);
     Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
 }
 

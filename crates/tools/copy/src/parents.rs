@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use haul_flow::{Creation, DirCache, DirHandle, OutputLine, Problem, Reporter, Severity, Status, is_shared};
 use haul_sys::{
-    Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
+    Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
 };
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
 
 use super::default_label;
 use super::durable;
 use super::journaled;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST};
 use super::operands::Assignment;
 use super::options::Preserve;
 use super::{Copier, CopyKind};
@@ -341,14 +341,14 @@ impl<'a> Parents<'a> {
             .map_err(problem(CopyKind::ParentAttributes))?
     }
 
-    fn give_to(&self, object: Object<'_>, changed: &Changed) -> Result<(), Problem> {
+    fn give_to(&self, object: FileRef<'_>, changed: &Changed) -> Result<(), Problem> {
         let problem =
             |kind| move |cause: Error| Problem::new(kind).naming(changed.shown.clone()).because(cause);
         default_label::give(self.copier, object, &|| changed.shown.clone())?;
         // Like GNU cp: a directory whose owner can't be set still gets its times.
         if self.copier.options.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: changed.stat.accessed, modified: changed.stat.modified };
-            object.touch(times).map_err(problem(CopyKind::ParentTimes))?;
+            object.change_times(times).map_err(problem(CopyKind::ParentTimes))?;
         }
         if self.copier.options.preserves(Preserve::OWNERSHIP) {
             self.give_owner(object, &changed.stat).map_err(problem(CopyKind::Ownership))?;
@@ -356,18 +356,18 @@ impl<'a> Parents<'a> {
         if self.copier.options.preserves(Preserve::MODE) {
             give_mode(object, changed).map_err(problem(CopyKind::Access))
         } else if let Some(mode) = changed.plain_mode {
-            object.chmod(mode).map_err(problem(CopyKind::ParentPermissions))
+            object.change_mode(mode).map_err(problem(CopyKind::ParentPermissions))
         } else {
             Ok(())
         }
     }
 
-    fn give_owner(&self, object: Object<'_>, source: &Stat) -> Result<(), Error> {
+    fn give_owner(&self, object: FileRef<'_>, source: &Stat) -> Result<(), Error> {
         let owner = Owner { user: Some(source.owner), group: Some(source.group) };
-        match object.own(owner) {
+        match object.change_owner(owner) {
             Err(cause) if self.copier.may_fail_to_own(&cause) => {
                 // Setting the group alone may succeed, and GNU ignores the result.
-                object.own(Owner { user: None, ..owner }).unwrap_or_default();
+                object.change_owner(Owner { user: None, ..owner }).unwrap_or_default();
                 Ok(())
             }
             outcome => outcome,
@@ -384,24 +384,27 @@ impl<'a> Parents<'a> {
 
 /// Calls `work` with a directory whose descriptor may be for lookups only. If it can be read,
 /// xattrs are reached without `/proc`.
-fn with_object<R>(directory: &Fd, work: impl FnOnce(Object<'_>) -> R) -> Result<R, Error> {
+fn with_object<R>(directory: &Fd, work: impl FnOnce(FileRef<'_>) -> R) -> Result<R, Error> {
     match open(directory, c".", Open::DIRECTORY) {
-        Ok(opened) => Ok(work(Object::Open(&opened))),
-        Err(_) => Ok(work(Object::Pinned(&Pinned::open(directory, c".")?))),
+        Ok(opened) => Ok(work(FileRef::Open(&opened))),
+        Err(_) => Ok(work(FileRef::Pinned(&Pinned::open(directory, c".")?))),
     }
 }
 
 /// Sets mode and ACLs as on the source.
-fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
+fn give_mode(object: FileRef<'_>, changed: &Changed) -> Result<(), Error> {
     let source = open_path(&changed.source, Open::SEARCH.following())?;
-    let get = |source: Object<'_>| [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, source.get(key)));
+    let get =
+        |source: FileRef<'_>| [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, source.get_xattr(key)));
     let lists = with_object(&source, get)?;
-    object.remove(ACCESS_LIST)?;
-    object.chmod(changed.stat.mode)?;
+    object.remove_xattr(ACCESS_LIST)?;
+    object.change_mode(changed.stat.mode)?;
     for (key, list) in lists {
         match list {
-            Ok(list) => object.set(key, &list)?,
-            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP) => object.remove(key)?,
+            Ok(list) => object.set_xattr(key, &list)?,
+            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP) => {
+                object.remove_xattr(key)?
+            }
             Err(cause) => return Err(cause),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
-use haul_sys::{CacheMode, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
+use haul_sys::{CacheMode, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{
     change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate,
     write,
@@ -22,7 +22,6 @@ use super::journaled::{self, JournaledFile};
 use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
-use super::object::Object;
 use super::open_target::{CopiedFile, OpenTarget, PreparedTarget};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
 use super::partial;
@@ -491,13 +490,13 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     let creation_mode = file.own.creation_mode;
     let xattrs = match creation_mode.is_some_and(|creation_mode| creation_mode.is_final) {
         true => SourceXattrs::default(),
-        false => source_xattrs::read(copy, Object::Open(&file.source)),
+        false => source_xattrs::read(copy, FileRef::Open(&file.source)),
     };
     let attributes = NewAttributes {
         before: file.own.before.as_ref(),
         plain_mode: creation_mode::plain_file_mode(copy.copier, &file.stat, file.own.before.as_ref()),
         creation_mode: creation_mode.map(|creation_mode| (creation_mode, &copy.entry.node.own)),
-        ..NewAttributes::of(copy, Object::Open(target), &file.stat, &xattrs)
+        ..NewAttributes::of(copy, FileRef::Open(target), &file.stat, &xattrs)
     };
     let has_attributes = attributes.give();
     let is_named = durable::flush_file(copy, target, file.own.staged.as_ref())

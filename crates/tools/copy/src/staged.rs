@@ -28,7 +28,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Problem, lock};
-use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Owner, Stat};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Mode, Open, Owner, Stat};
 use haul_sys::{
     change_mode, change_owner, flush_as_close_does, get_xattr, interposer, link_unnamed, list_xattrs, open,
     remove, rename, rename_to_new, set_xattr, stat_at,
@@ -39,7 +39,7 @@ use super::durable;
 use super::entry_copy::EntryCopy;
 use super::layouts::{self, Original};
 use super::links::replace;
-use super::object::{ACCESS_LIST, Object};
+use super::object::{self, ACCESS_LIST};
 use super::open_target::OpenTarget;
 use super::options::{Atomic, Update};
 use super::partial;
@@ -189,7 +189,7 @@ fn inherit(copy: EntryCopy<'_>, (existing, before): (&Fd, &Stat), new: &Fd) -> R
     };
     // A sandbox that lacks the call may still allow reading the attributes it would list.
     if names.is_none()
-        && let Some(list) = Object::Open(existing).access_list(ACCESS_LIST)?
+        && let Some(list) = object::access_list(FileRef::Open(existing), ACCESS_LIST)?
     {
         set_xattr(new, ACCESS_LIST, &list)?;
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{DirCache, DirHandle, Entry, lock};
-use haul_sys::{Error, Fd, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
+use haul_sys::{Error, Fd, FileRef, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
 
 use super::Copier;
-use super::object::{DEFAULT_ACCESS_LIST, Object};
+use super::object::DEFAULT_ACCESS_LIST;
 use super::options::{CopyOptions, Preserve};
 use super::xattr_rules::SourceXattrs;
 
@@ -253,7 +253,7 @@ pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
 
 /// True if new entries of a directory inherit an ACL. Checked only if modes are preserved.
 pub(super) fn gives_access_list(options: &CopyOptions, directory: &Fd) -> bool {
-    options.preserves(Preserve::MODE) && has_default_list(list_xattrs(directory), Object::Open(directory))
+    options.preserves(Preserve::MODE) && has_default_list(list_xattrs(directory), FileRef::Open(directory))
 }
 
 /// The same for a directory that operands are copied to, whose handle only allows lookups.
@@ -263,13 +263,13 @@ pub(super) fn gives_operands_access_list(
     held: &Arc<DirHandle>,
 ) -> bool {
     let pin = || cache.open(held).and_then(|place| Pinned::open(&*place, c"."));
-    let has_one = |pinned: Pinned| has_default_list(pinned.list_xattrs(), Object::Pinned(&pinned));
+    let has_one = |pinned: Pinned| has_default_list(pinned.list_xattrs(), FileRef::Pinned(&pinned));
     options.preserves(Preserve::MODE) && pin().is_ok_and(has_one)
 }
 
-fn has_default_list(names: Result<XattrNames, Error>, directory: Object<'_>) -> bool {
+fn has_default_list(names: Result<XattrNames, Error>, directory: FileRef<'_>) -> bool {
     match names {
         Ok(names) => names.iter().any(|key| key == DEFAULT_ACCESS_LIST),
-        Err(_) => directory.get(DEFAULT_ACCESS_LIST).is_ok(),
+        Err(_) => directory.get_xattr(DEFAULT_ACCESS_LIST).is_ok(),
     }
 }

@@ -7,14 +7,13 @@
 //! target. They are opened because a name may lead to something else by the next call.
 
 use haul_flow::{EntryOutcome, FlowKind, Problem};
-use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
+use haul_sys::{Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
 use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
 use super::entry_copy::EntryCopy;
 use super::layouts::Original;
-use super::object::Object;
 use super::open_target::{OpenTarget, PreparedTarget};
 use super::options::Preserve;
 use super::place::{self, CreateResult};
@@ -39,7 +38,7 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
         None => None,
     };
     let xattrs = match &opened {
-        Some(opened) => source_xattrs::read(copy, Object::Open(opened)),
+        Some(opened) => source_xattrs::read(copy, FileRef::Open(opened)),
         None => source_xattrs::read_named(copy, (directory, copy.entry.name())),
     };
     let made = match make_at_once(copy, source) {
@@ -87,7 +86,7 @@ fn make_by_opening(
         PreparedTarget::Left(left) => return Ok(CreateResult::Left(left)),
     };
     let OpenTarget { file, before, backup, creation_mode, .. } = target;
-    let object = Object::Open(&file);
+    let object = FileRef::Open(&file);
     let made = finish_without_data(copy, source, (object, before.as_ref(), creation_mode, xattrs));
     let closed = file.close();
     if closed.is_err() || !matches!(made, CreateResult::Whole) {
@@ -100,7 +99,12 @@ fn make_by_opening(
 fn finish_without_data(
     copy: EntryCopy<'_>,
     source: &Stat,
-    (object, before, creation_mode, xattrs): (Object<'_>, Option<&Stat>, Option<CreationMode>, &SourceXattrs),
+    (object, before, creation_mode, xattrs): (
+        FileRef<'_>,
+        Option<&Stat>,
+        Option<CreationMode>,
+        &SourceXattrs,
+    ),
 ) -> CreateResult {
     let attributes = NewAttributes {
         before,

@@ -12,12 +12,12 @@ use std::ffi::CStr;
 
 use haul_flow::{Context, Creation, EntryOutcome, EntryReport, Problem, Tally};
 use haul_sys::{
-    Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
+    Errno, Error, Fd, FileRef, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
     make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
 };
 
 use super::Extractor;
-use super::attributes::{Object, Wanted};
+use super::attributes::Wanted;
 use super::content::{self, Map, StoredContent};
 use super::resolver::{MemberDir, c_string, directory_request};
 use crate::format::MemberKind;
@@ -163,7 +163,7 @@ impl Extractor {
         if let Err(failure) = outcome {
             cx.problem(self.content_problem(failure, path));
         }
-        self.give(cx, Object::Open(&file.fd), wanted, path, file.has_final_mode);
+        self.give(cx, FileRef::Open(&file.fd), wanted, path, file.has_final_mode);
         if let Err(cause) = file.fd.close() {
             cx.problem(Problem::new(TarKind::CannotClose).naming(path).because(cause));
         } else if cx.errors() == errors_before {
@@ -236,7 +236,7 @@ impl Extractor {
         };
         let errors_before = cx.errors();
         match creation.pin(directory, name, member_dir.is_shared(directory)) {
-            Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
+            Ok(pinned) => self.give(cx, FileRef::Pinned(&pinned), wanted, path, false),
             Err(cause) => return fail(cx, path_problem(path, cause)),
         }
         if cx.errors() == errors_before {
