@@ -110,7 +110,7 @@ pub use standard::{
 };
 pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, device_of, device_parts, is_mount_root,
-    may_write, stat, stat_at, stat_path,
+    may_write, stat, stat_at, stat_followed, stat_path,
 };
 pub use temporary::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
 pub use transfer::{TransferRequest, Transferred};

@@ -335,6 +335,15 @@ pub fn stat_at(directory: impl AsFd, name: &CStr) -> Result<Stat> {
     look(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
+/// Returns the metadata of the entry `name` of `directory`; if it is a symbolic link, that of its
+/// target.
+///
+/// # Errors
+/// Any error from `statx(2)`; `ENOENT` if there is no such entry.
+pub fn stat_followed(directory: impl AsFd, name: &CStr) -> Result<Stat> {
+    look(directory, name, AtFlags::empty())
+}
+
 /// Returns the metadata of `path`, relative to `directory` or, if `None`, to the current directory.
 /// `follow` decides whether a symbolic link in the last component is followed. For operands, and
 /// for targets of symbolic links.

@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, NameArena, Open, Operation, Stat};
-use haul_sys::{open, stat, stat_at, stat_path};
+use haul_sys::{open, stat, stat_at, stat_followed, stat_path};
 
 use crate::batch::Batch;
 use crate::context::Context;
@@ -41,11 +41,8 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
         return Ok(Classified { kind: entry.kind, follow: false });
     }
     let directory = cx.cache().open(&entry.node.source)?;
-    let seen = if follow {
-        stat_path(Some(&*directory), entry.name(), true)?
-    } else {
-        stat_at(&*directory, entry.name())?
-    };
+    let seen =
+        if follow { stat_followed(&*directory, entry.name())? } else { stat_at(&*directory, entry.name())? };
     // Compared when the entry is opened: the name may lead elsewhere then.
     entry.seen = Some(seen.identity);
     Ok(Classified { kind: seen.kind.into(), follow })

@@ -29,7 +29,7 @@ use haul_flow::{
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, Open, Standard, Stat, open, remove, standard_input, standard_stream,
-    stat_at, stat_path,
+    stat_at, stat_followed, stat_path,
 };
 
 pub use kind::Bzip2Kind;
@@ -181,7 +181,7 @@ impl Bzip2 {
     /// Returns the error for an operand that is not a regular file, or for a dangling link.
     fn not_normal(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Problem {
         let directory = cx.cache().open(&entry.node.source);
-        match directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), true)) {
+        match directory.and_then(|directory| stat_followed(&*directory, entry.name())) {
             Ok(_) => Problem::new(Bzip2Kind::NotNormal).naming(entry.path()),
             Err(cause) => Problem::new(Bzip2Kind::CannotOpen).naming(entry.path()).naming(cause.to_string()),
         }

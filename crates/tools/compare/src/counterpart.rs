@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem};
 use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, NameArena, Open, Stat};
-use haul_sys::{open, stat_at, stat_path};
+use haul_sys::{open, stat_at, stat_followed};
 
 use super::CompareKind;
 use super::Comparer;
@@ -108,11 +108,7 @@ impl Comparer {
         let counterpart = &entry.node.own;
         let directory = cx.cache().open(&counterpart.held)?;
         let name = counterpart.name(entry);
-        if self.follows_here(entry) {
-            stat_path(Some(&*directory), name, true)
-        } else {
-            stat_at(&*directory, name)
-        }
+        if self.follows_here(entry) { stat_followed(&*directory, name) } else { stat_at(&*directory, name) }
     }
 
     /// Opens an entry's counterpart, a file or a directory.

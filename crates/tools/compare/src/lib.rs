@@ -36,7 +36,7 @@ use haul_flow::{
 use haul_striping::FileSystems;
 use haul_sys::{
     Buffer, DirectoryReader, EntryType, Error, Fd, FileRef, FileType, Open, Pinned, read_link, stat, stat_at,
-    stat_path,
+    stat_followed, stat_path,
 };
 
 pub use kind::CompareKind;
@@ -220,7 +220,7 @@ impl Comparer {
         };
         let follow = kind != EntryType::Symlink && self.follows_here(entry);
         let looked = match follow {
-            true => stat_path(Some(&*directory), entry.name(), true),
+            true => stat_followed(&*directory, entry.name()),
             false => stat_at(&*directory, entry.name()),
         };
         let first = match looked {

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_flow::{Context, Entry, EntryOutcome, EntryReport, OutputLine, Problem};
-use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_path};
+use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_followed, stat_path};
 
 use super::itemize::{self, ItemizedChange};
 use super::links::LinkedName;
@@ -123,7 +123,7 @@ impl<'a> EntryCopy<'a> {
     /// A failure to create the copy. Unless it has just made the directory, GNU stats the target
     /// first and reports a failure of that: a name that is too long, or that goes through a file.
     pub(super) fn failure(self, directory: &Fd, kind: CopyKind, cause: Error) -> Problem {
-        match stat_path(Some(directory), self.target_name(), true) {
+        match stat_followed(directory, self.target_name()) {
             Err(looked) if !self.entry.node.own.is_new() && !looked.is(Errno::NOENT) => {
                 self.problem(CopyKind::CannotStat, looked)
             }

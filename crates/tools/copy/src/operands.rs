@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
-use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_path};
+use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_followed, stat_path};
 
 use super::backup::backup_name;
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
@@ -349,7 +349,7 @@ fn must_wait(
 fn standing_copy(assignment: &Assignment, cache: &DirCache) -> Option<Identity> {
     let directory = cache.open(&assignment.target.0).ok()?;
     let name = assignment.components().next()?;
-    let there = stat_path(Some(&*directory), &c_string(name), true).ok()?;
+    let there = stat_followed(&*directory, &c_string(name)).ok()?;
     (there.kind == FileType::Directory).then_some(there.identity)
 }
 

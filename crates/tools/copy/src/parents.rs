@@ -16,7 +16,7 @@ use haul_flow::{Creation, DirCache, DirHandle, OutputLine, Problem, Reporter, Se
 use haul_sys::{
     Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
 };
-use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
+use haul_sys::{c_string, make_directory, open, open_path, stat, stat_followed, stat_path};
 
 use super::default_label;
 use super::durable;
@@ -210,8 +210,7 @@ impl<'a> Parents<'a> {
 
     /// True if `component` exists and is not a directory.
     fn is_other(&self, above: &Arc<DirHandle>, component: &PathComponent<'_>) -> bool {
-        let looked =
-            self.cache.open(above).and_then(|directory| stat_path(Some(&*directory), &component.name, true));
+        let looked = self.cache.open(above).and_then(|directory| stat_followed(&*directory, &component.name));
         looked.is_ok_and(|there| there.kind != FileType::Directory)
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use haul_flow::{EntryOutcome, FlowKind, OutputLine, Problem, path_below};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
-use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_path};
+use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_followed, stat_path};
 
 use super::CopyKind;
 use super::backup::{Turn, backup_name, base_of};
@@ -502,7 +502,7 @@ impl Details for TargetConflict<'_> {
     }
 
     fn there_end(&self) -> Option<Stat> {
-        stat_path(Some(self.directory), self.copy.target_name(), true).ok()
+        stat_followed(self.directory, self.copy.target_name()).ok()
     }
 
     fn is_one_entry(&self) -> bool {
@@ -551,8 +551,7 @@ impl Details for TargetConflict<'_> {
         backup.extend_from_slice(self.copy.options.existing.suffix.to_bytes());
         let Ok(backup) = CString::new(backup) else { return false };
         self.copy.entry.name() == &*backup
-            && stat_path(Some(self.directory), &backup, true)
-                .is_ok_and(|kept| kept.identity == self.source.identity)
+            && stat_followed(self.directory, &backup).is_ok_and(|kept| kept.identity == self.source.identity)
     }
 }
 

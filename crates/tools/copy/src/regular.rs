@@ -8,8 +8,8 @@ use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Report
 use haul_striping::Bearer;
 use haul_sys::{CacheMode, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{
-    change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate,
-    write,
+    change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_followed,
+    stat_path, truncate, write,
 };
 
 use super::attributes::NewAttributes;
@@ -200,7 +200,7 @@ pub(super) fn open_target(
             Ok(PreparedTarget::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
         }
         Err(cause) if cause.is(Errno::EXIST) => open_in_place(copy, source, &directory),
-        Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
+        Err(cause) if cause.is(Errno::ISDIR) && stat_followed(&*directory, name).is_ok() => {
             open_in_place(copy, source, &directory)
         }
         Err(cause) => {
@@ -395,8 +395,7 @@ fn transfer(copy: EntryCopy<'_>, source: &Fd, stat: &Stat) -> Transfer {
     };
     let offload = copy.options.sparse == Sparse::Auto
         && copy.options.reflink != Reflink::Never
-        // Like GNU's, `--debug` reports the kernel's abilities between two files, so it must
-        // be tried.
+        // Like GNU's, `--debug` reports which calls the kernel can make, so it must be tried.
         && (copy.options.debug || debug::why_in_blocks(copy, source, stat, holes).is_none())
         // Striped file systems lack in-kernel copying; the kernel's fallback moves one pipe
         // buffer at a time.
@@ -426,8 +425,8 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
     }
 }
 
-/// Looks whether the source has changed while it was copied, if that is wanted. Returns its `stat`
-/// if it is to be copied again.
+/// Checks if the source has changed while it was copied, if requested. Returns its `stat` if it
+/// has to be copied again.
 fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Stat>, Problem> {
     let retries_max = match copy.options.if_changed {
         IfChanged::Ignore => return Ok(None),
@@ -540,8 +539,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     }
 }
 
-/// Removes a new file that has only a part of its content: under its own name it would pass for the
-/// whole.
+/// Removes a new file with partial content: under its own name it would pass for the whole.
 fn remove_part(copy: EntryCopy<'_>, own: &CopiedFile) {
     // Elsewhere the name may be another user's by now.
     let is_ours = own.creation_mode.is_some() && !copy.entry.node.own.is_shared;

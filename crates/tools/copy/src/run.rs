@@ -12,7 +12,7 @@ use haul_sys::{c_string, set_creation_label};
 use super::journaled::{self, JournalState};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
-use super::target::{TargetDirectory, gives_operands_access_list};
+use super::target::{OperandCopy, ParentFacts, TargetDirectory, gives_operands_access_list};
 use super::waiting::SplitReporter;
 use super::{Copier, CopyKind, CopyOptions, DigestSink, Label, Operands, default_label, durable, temporary};
 
@@ -203,14 +203,12 @@ fn places(
         let split = Split::of(text);
         match split.hold(cache) {
             Ok(place) => {
-                let facts = *facts.entry(held.identity()).or_insert_with(|| {
-                    (
-                        copier.is_shared(cache, &held),
-                        gives_operands_access_list(&copier.options, cache, &held),
-                    )
+                let facts = *facts.entry(held.identity()).or_insert_with(|| ParentFacts {
+                    is_shared: copier.is_shared(cache, &held),
+                    gives_access_list: gives_operands_access_list(&copier.options, cache, &held),
                 });
-                let names = (text.to_bytes().to_vec(), shown.clone());
-                let own = TargetDirectory::place(held, name.clone(), names, first + index, facts);
+                let operand = OperandCopy::new(first + index, text.to_bytes().to_vec(), shown.clone());
+                let own = TargetDirectory::place(held, name.clone(), operand, facts);
                 operands.push(Operand::named(place, &c_string(split.name), own));
             }
             Err(cause) => {

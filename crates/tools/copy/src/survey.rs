@@ -11,7 +11,7 @@ use haul_flow::{
     Config, Context, DirCache, DirHandle, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan,
     Reporter, RunSpec, Selection, Selector, Settings, Split, Start, Tally, Tool,
 };
-use haul_sys::{EntryType, FileType, Open, Stat, c_string, stat_path};
+use haul_sys::{EntryType, FileType, Open, Stat, c_string, stat_followed, stat_path};
 
 use super::operands;
 use super::options::{CopyOptions, Operands};
@@ -82,7 +82,7 @@ impl TargetParent {
     fn stat(&self, cx: &Context<'_, SpaceSurvey<'_>>, name: &CStr) -> Option<Stat> {
         let Self::There(held, rename) = self else { return None };
         let directory = cx.cache().open(held).ok()?;
-        stat_path(Some(&*directory), rename.as_deref().unwrap_or(name), true).ok()
+        stat_followed(&*directory, rename.as_deref().unwrap_or(name)).ok()
     }
 }
 

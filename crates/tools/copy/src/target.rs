@@ -182,21 +182,29 @@ pub(super) struct MadeDirectory {
     pub(super) xattrs: SourceXattrs,
 }
 
+/// Properties of a directory that operands are copied to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParentFacts {
+    /// True if another user may replace its entries while they are created.
+    pub(super) is_shared: bool,
+    /// True if new entries inherit an ACL from it.
+    pub(super) gives_access_list: bool,
+}
+
 impl TargetDirectory {
-    /// Target of the `index`-th operand: its copy becomes `name` in `held`.
+    /// Target of an operand: its copy becomes `name` in `held`.
     pub(super) fn place(
         held: Arc<DirHandle>,
         name: CString,
-        (source, target): (Vec<u8>, Vec<u8>),
-        index: usize,
-        (is_shared, gives_access_list): (bool, bool),
+        operand: OperandCopy,
+        facts: ParentFacts,
     ) -> Self {
-        let operand = Arc::new(OperandCopy::new(index, source, target));
+        let ParentFacts { is_shared, gives_access_list } = facts;
         Self {
             held,
             rename: Some(name),
             earlier: Box::default(),
-            operand,
+            operand: Arc::new(operand),
             made: None,
             reflink_refused: AtomicBool::new(false),
             is_shared,

@@ -14,7 +14,7 @@ use haul_flow::{
 };
 use haul_sys::{
     DirectoryReader, EntryType, Errno, Error, Fd, Identity, NameArena, Open, Operation, TEMPORARY_PREFIX,
-    is_mount_root, open, stat, stat_at, stat_path,
+    is_mount_root, open, stat, stat_at, stat_followed, stat_path,
 };
 
 use super::deleter::Surveyed;
@@ -155,7 +155,7 @@ impl DeletionSurvey {
         let scope = opened.scope.map(Arc::as_ref);
         if kind == EntryType::Symlink
             && self.options.follows
-            && let Ok(stat) = stat_path(Some(source), name, true)
+            && let Ok(stat) = stat_followed(source, name)
         {
             let is_excluded = |scope| cx.selector().excludes(scope, name, stat.kind.into());
             return !scope.is_some_and(is_excluded) && cx.selector().admits(&stat);

@@ -29,7 +29,7 @@ use haul_flow::{
     processors,
 };
 use haul_patterns::GlobSet;
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_followed, stat_path};
 
 pub use kind::EachKind;
 pub use options::{Halt, Kinds, Options, Size};
@@ -176,7 +176,7 @@ impl Runner {
         }
         let looked = cx.cache().open(&entry.node.source).and_then(|directory| {
             if kind != EntryType::Symlink && self.follow(entry) {
-                stat_path(Some(&*directory), entry.name(), true)
+                stat_followed(&*directory, entry.name())
             } else {
                 stat_at(&*directory, entry.name())
             }

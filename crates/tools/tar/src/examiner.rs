@@ -11,7 +11,7 @@ use haul_flow::{
 };
 use haul_sys::{
     Credentials, EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, Seek, Stat, open,
-    read_link, seek, stat, stat_path,
+    read_link, seek, stat, stat_at, stat_path,
 };
 
 use super::TarKind;
@@ -388,7 +388,7 @@ impl Examiner {
     /// Reports an entry that cannot even be looked up. Returns false if it can.
     fn report_refused<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
         let directory = cx.cache().open(&entry.node.source);
-        let looked = directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), false));
+        let looked = directory.and_then(|directory| stat_at(&*directory, entry.name()));
         let refused = looked.err();
         let is_refused = refused.is_some();
         if let Some(cause) = refused {

@@ -10,7 +10,7 @@ use haul_sys::{Errno, Error, Operation, truncate};
 
 use super::content::{self, StoredContent};
 use super::directories::Directories;
-use super::make::{CreateOutcome, MemberOutcome, NewFile, When, path_problem};
+use super::make::{CreateOutcome, MemberOutcome, MemberPlace, NewFile, When, path_problem};
 use super::piece::{At, ExtractItem, ExtractPiece, LargeMember, LargePart, Load, PartBytes};
 use super::reader::root_is;
 use super::resolver::{MemberDir, Missing, Resolved, Resolver};
@@ -168,9 +168,9 @@ impl ExtractState {
             cx.cache().open(&member_dir.held).and_then(|one| Ok((one, cx.cache().open(&above.held)?)));
         match opened {
             Ok((directory, opened)) => {
-                let shown = (item.path.as_slice(), item.member.link.as_slice());
-                let source = (&**above, &*opened, leads_to.as_c_str());
-                cx.tool().make_link(cx, (&directory, name), source, shown, When::InTurn);
+                let place = MemberPlace { member_dir, directory: &directory, name };
+                let source = MemberPlace { member_dir: above, directory: &opened, name: leads_to };
+                cx.tool().make_link(cx, item, place, source, When::InTurn);
             }
             Err(cause) => cx.problem(path_problem(&item.path, cause)),
         }
@@ -258,9 +258,10 @@ impl Extractor {
             Ok(directory) => directory,
             Err(cause) => return super::make::fail(cx, path_problem(&item.path, cause)),
         };
+        let place = MemberPlace { member_dir, directory: &directory, name };
         let ExtractItem { member, wanted, path, content, .. } = item;
         if !member.is_file() {
-            return self.make_other(cx, (member_dir, &directory, name), (member, wanted, path), when);
+            return self.make_other(cx, place, (member, wanted, path), when);
         }
         let stored = match (content, self.archive.get()) {
             (Some(chunk), _) => StoredContent::Bytes(chunk),
@@ -270,7 +271,7 @@ impl Extractor {
                 return super::make::fail(cx, problem);
             }
         };
-        self.make_file(cx, (member_dir, &directory, name), (member, wanted, path), &stored, when)
+        self.make_file(cx, place, (member, wanted, path), &stored, when)
     }
 
     /// Creates the file of a large member, at full length if it has holes. `None` if that fails,
@@ -283,11 +284,12 @@ impl Extractor {
         when: When,
     ) -> Option<CreateOutcome<NewFile>> {
         let made = cx.cache().open(&member_dir.held).and_then(|directory| {
-            let place = self.new_file((&member_dir, &directory), &name, &item.wanted, when)?;
-            if let (CreateOutcome::New(file), Some(_)) = (&place, &item.member.map) {
+            let place = MemberPlace { member_dir: &member_dir, directory: &directory, name: &name };
+            let outcome = self.new_file(place, &item.wanted, when)?;
+            if let (CreateOutcome::New(file), Some(_)) = (&outcome, &item.member.map) {
                 truncate(&file.fd, item.member.size)?;
             }
-            Ok(place)
+            Ok(outcome)
         });
         made.map_err(|cause| {
             cx.problem(Problem::new(TarKind::CannotOpen).naming(item.path.as_slice()).because(cause));
