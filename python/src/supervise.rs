@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use haul::flow::{Line, Report, Standard, lock};
+use haul::flow::{OutputLine, Reporter, Standard, lock};
 use haul::{CancelToken, Problem, Tally};
 use haul_sys::block_signals;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
@@ -28,12 +28,12 @@ impl TallySum {
     }
 }
 
-impl Report for TallySum {
+impl Reporter for TallySum {
     fn count(&self, more: Tally) {
         *lock(&self.0) += more;
     }
     fn problem(&self, _: Problem) {}
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn output(&self, _: Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }

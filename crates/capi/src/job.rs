@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use haul::flow::{Line, Report, Severity, Standard, lock};
+use haul::flow::{OutputLine, Reporter, Severity, Standard, lock};
 use haul::options::{Fsync, IfChanged, Verify};
 use haul::{
     CancelToken, Config, Copy, CopyKind, DeleteKind, DeletionOptions, Error, FlowKind, Kind, Limit, Problem,
@@ -300,12 +300,12 @@ impl ListedProblem {
 }
 
 /// The problems are in the summary.
-impl Report for Job {
+impl Reporter for Job {
     fn count(&self, more: Tally) {
         *lock(&self.tally) += more;
     }
     fn problem(&self, _: Problem) {}
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn output(&self, _: Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }

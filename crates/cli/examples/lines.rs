@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{
-    Alone, Block, Config, Context, Enter, Entry, Holes, Line, OpenDir, OpenFile, OpenSource, Plan, Probe,
-    Problem, Report, Session, Standard, Start, Status, Tally, Tool, Transfer, Write,
+    Alone, Block, Config, Context, Enter, Entry, Holes, OpenDir, OpenFile, OpenSource, OutputLine, Plan,
+    Probe, Problem, Reporter, Session, Standard, Start, Status, Tally, Tool, Transfer, Write,
 };
 use haul_sys::EntryType;
 
@@ -53,14 +53,14 @@ impl Tool for Lines {
 /// Prints problems and results. If that fails, there is nowhere left to report it.
 struct Console;
 
-impl Report for Console {
+impl Reporter for Console {
     fn count(&self, _: Tally) {}
 
     fn problem(&self, problem: Problem) {
         self.output(Standard::Error, format!("lines: {problem}\n").as_bytes());
     }
 
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
         match stream {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_copy::{CopyKind, FreeSpace, Make, survey};
-use haul_flow::{Line, Problem, Report, Settings, Tally, lock};
+use haul_flow::{OutputLine, Problem, Reporter, Settings, Tally, lock};
 
 use crate::amounts;
 use crate::flags::LoweredCopy;
@@ -60,7 +60,7 @@ pub(crate) fn shortage(space: &FreeSpace, needed: u64) -> Option<Problem> {
 #[derive(Default)]
 struct AheadTally(Mutex<Tally>);
 
-impl Report for AheadTally {
+impl Reporter for AheadTally {
     fn count(&self, more: Tally) {
         *lock(&self.0) += more;
     }
@@ -68,7 +68,7 @@ impl Report for AheadTally {
     fn problem(&self, _problem: Problem) {}
 
     fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
-    fn line(&self, _line: Line) {}
+    fn line(&self, _line: OutputLine) {}
 
     fn debug(&self, _text: &str) {}
 }

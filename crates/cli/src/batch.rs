@@ -32,7 +32,7 @@ use haul_cluster::batch::job_directory::{JobDirectory, VARIABLE as JOB_DIRECTORY
 use haul_cluster::batch::{self, BatchError, BatchEvent, BatchListener, BatchOrder, BatchOutcome};
 use haul_cluster::launch::ProcessGroup;
 use haul_cluster::launch::command::{Surroundings, System};
-use haul_flow::{Report, SlowRank, Tally};
+use haul_flow::{Reporter, SlowRank, Tally};
 
 use crate::configuration;
 use crate::flags::When;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use haul_copy::{CopyOptions, CopyRequest, FreeSpace, Outcome, Refused};
-use haul_flow::{CancelToken, Config, Report, Selection};
+use haul_copy::{CopyOptions, CopyOutcome, CopyRefusal, CopyRequest, FreeSpace};
+use haul_flow::{CancelToken, Config, Reporter, Selection};
 use haul_journal::Journal;
 use haul_sys::{Fd, Identity};
 
@@ -177,7 +177,7 @@ impl CliTask for CopyTask<'_> {
         self.space.get_or_init(|| FreeSpace::before(operands, &options));
     }
 
-    fn count_ahead(&self, over: &AtomicBool, report: &dyn Report) -> Option<Whole> {
+    fn count_ahead(&self, over: &AtomicBool, report: &dyn Reporter) -> Option<Whole> {
         let space = self.space.get().and_then(Option::as_ref);
         let (whole, needed) = ahead::count(self.request, space, over)?;
         if let Some(shortage) = space.and_then(|space| ahead::shortage(space, needed)) {
@@ -248,12 +248,12 @@ impl<'a> CopyTask<'a> {
         Self { request, journal: None, of_ranks: false, space, stop }
     }
 
-    fn status(outcome: Result<Outcome, Refused>, console: &Console) -> u8 {
+    fn status(outcome: Result<CopyOutcome, CopyRefusal>, console: &Console) -> u8 {
         match outcome {
-            Ok(Outcome::Success) => return 0,
-            Ok(Outcome::Failure | Outcome::Cancelled) => {}
-            Err(Refused::Usage(problem)) => console.wrong_operands(&problem),
-            Err(Refused::Fatal(problem)) => console.problem(problem),
+            Ok(CopyOutcome::Success) => return 0,
+            Ok(CopyOutcome::Failure | CopyOutcome::Cancelled) => {}
+            Err(CopyRefusal::Usage(problem)) => console.wrong_operands(&problem),
+            Err(CopyRefusal::Fatal(problem)) => console.problem(problem),
         }
         1
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use haul_cluster::batch::job_directory::JobDirectory;
 use haul_copy::{Atomic, CopyKind, CopyOptions, Fsync, OnFull, Operands, TemporaryNames, Update};
-use haul_flow::{Problem, Report};
+use haul_flow::{Problem, Reporter};
 use haul_journal::{Journal, RunId};
 use xxhash_rust::xxh3::Xxh3;
 

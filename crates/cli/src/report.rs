@@ -1,4 +1,4 @@
-//! The console: the library's [`Report`] for a person at a terminal, or for logs.
+//! The console: the library's [`Reporter`] for a person at a terminal, or for logs.
 //!
 //! Counts are added up, problems go to standard error as they come, and `--verbose` lines go to
 //! standard output. Workers call it from many threads; each message is one `write(2)`, so messages
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use haul_copy::CopyKind;
 use haul_delete::DeleteKind;
 use haul_flow::{
-    EntryReport, FlowKind, Line, Problem, Report, RunInfo, Severity, SlowRank, Standard, Tally, lock,
+    EntryReport, FlowKind, OutputLine, Problem, Reporter, RunInfo, Severity, SlowRank, Standard, Tally, lock,
 };
 use haul_sys::{Errno, reason};
 use signal_hook::consts::SIGPIPE;
@@ -138,7 +138,7 @@ impl<W: Write + Send> Console<W> {
             let begun = StatusLine::begin(self.messages.clone(), self.figures(), self.progress.clone());
             match begun {
                 Ok(status_line) => self.status_line = Some(status_line),
-                Err(why) => Report::debug(&self, &format!("SIGUSR1 prints no status: {}", reason(&why))),
+                Err(why) => Reporter::debug(&self, &format!("SIGUSR1 prints no status: {}", reason(&why))),
             }
         }
         self
@@ -214,7 +214,7 @@ impl<W: Write + Send> Console<W> {
     }
 
     /// Prints a line on standard error, where standard output is otherwise used.
-    pub(crate) fn line_aside(&self, line: &Line) {
+    pub(crate) fn line_aside(&self, line: &OutputLine) {
         self.complain(&self.messages.line(line));
     }
 
@@ -381,7 +381,7 @@ fn read_answer() -> bool {
     matches!(first, Some(b'y' | b'Y'))
 }
 
-impl<W: Write + Send> Report for Console<W> {
+impl<W: Write + Send> Reporter for Console<W> {
     fn started(&self, info: RunInfo) {
         *lock(&self.counters.means) = Some(info);
     }
@@ -414,7 +414,7 @@ impl<W: Write + Send> Report for Console<W> {
         self.run_log.problem(&problem, &self.messages.problem(&problem));
     }
 
-    fn line(&self, line: Line) {
+    fn line(&self, line: OutputLine) {
         let text = self.messages.line(&line);
         self.run_log.verbose(&text);
         self.print(&text);
@@ -435,7 +435,7 @@ impl<W: Write + Send> Report for Console<W> {
         }
     }
 
-    fn ask(&self, question: &Line) -> bool {
+    fn ask(&self, question: &OutputLine) -> bool {
         self.output.flush();
         self.complain(&self.messages.question(question));
         read_answer()
@@ -539,7 +539,7 @@ mod tests {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let console =
             Console::new(Messages::new("cp", Charset::Utf8), LineSink::new(full, FlushPolicy::WhenFull));
-        console.line(Line::new(CopyKind::Copied, vec![b"a".to_vec(), b"b".to_vec()]));
+        console.line(OutputLine::new(CopyKind::Copied, vec![b"a".to_vec(), b"b".to_vec()]));
         assert_eq!(console.finish(), ExitCode::FAILURE);
     }
 }

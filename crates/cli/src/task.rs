@@ -10,7 +10,7 @@ use haul_compare::Comparer;
 use haul_copy::Copier;
 use haul_delete::Deleter;
 use haul_each::Runner;
-use haul_flow::{CancelToken, Config, Executor, Report};
+use haul_flow::{CancelToken, Config, Executor, Reporter};
 use haul_grep::Grep;
 use haul_sum::Summer;
 use haul_tar::{Extractor, PositionedWriter};
@@ -81,7 +81,7 @@ pub(crate) trait CliTask: Sync {
 
     /// Counts the work, for progress; ends early once `over` is set. `None` if it can't be known.
     /// `report` is for warnings.
-    fn count_ahead(&self, _over: &AtomicBool, _report: &dyn Report) -> Option<Whole> {
+    fn count_ahead(&self, _over: &AtomicBool, _report: &dyn Reporter) -> Option<Whole> {
         None
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_cluster::launch::ProcessGroup;
-use haul_flow::{Alone, Config, Report, Selection};
+use haul_flow::{Alone, Config, Reporter, Selection};
 use haul_journal::Journal;
 use haul_sys::{Fd, Identity, c_string, reason, stat_path};
 use signal_hook::consts::SIGINT;

@@ -13,7 +13,7 @@
 
 use haul_flow::plan::WINDOW_ENTRIES;
 use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir, continue_dir};
-use haul_sys::{DirectoryReader, Error, Fd, Identity, Names, Open, PackedNames, Stat, stat};
+use haul_sys::{DirectoryReader, Error, Fd, Identity, NameArena, Open, PackedNames, Stat, stat};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 
@@ -47,8 +47,8 @@ pub(crate) enum Elsewhere {
 }
 
 /// Reads the whole listing; `None` if it is too large.
-fn listing(reader: &mut DirectoryReader, fd: &Fd) -> Result<Option<Names>, Error> {
-    let mut names = Names::new();
+fn listing(reader: &mut DirectoryReader, fd: &Fd) -> Result<Option<NameArena>, Error> {
+    let mut names = NameArena::new();
     Ok((!reader.read(fd, &mut names, WINDOW_ENTRIES)?).then_some(names))
 }
 

@@ -29,7 +29,7 @@ use haul_flow::{
     plan,
 };
 use haul_journal::{PartialFile, Stamp};
-use haul_sys::{EntryType, Error, Names, PackedNames, Stat};
+use haul_sys::{EntryType, Error, NameArena, PackedNames, Stat};
 use serde::{Deserialize, Serialize};
 
 use crate::distributed::Distributed;
@@ -465,6 +465,6 @@ fn by_name(emitted: Vec<(CString, Vec<u8>)>) -> HashMap<CString, Vec<Vec<u8>>> {
 
 /// Enters a bounced directory in this process.
 fn enter_here<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>) {
-    let names = Names::of(entry.name(), entry.kind);
+    let names = NameArena::of(entry.name(), entry.kind);
     cx.share(Job::Files(Arc::clone(&entry.node), Batch::whole(names)));
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_flow::{
-    Context, DirNode, Entry, Failure, FileRange, Finished, FlowKind, Holes, OpenFile, OpenSource, OpenSubdir,
-    Problem, RootOwner, Start, Tally, Transfer,
+    Context, DirNode, Entry, EntryFailure, FileRange, Finished, FlowKind, Holes, OpenFile, OpenSource,
+    OpenSubdir, Problem, RootOwner, Start, Tally, Transfer,
 };
 use haul_sys::synchronize;
 
@@ -145,7 +145,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
             && file.fail()
         {
             // A journal may only record data that survives a crash of the host.
-            cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
+            cx.report_failure(&file.entry, EntryFailure::WriteTarget(&cause));
         }
         let Some(piece) = piece else {
             return if file.has_failed() { Finished::Failed } else { cx.tool().finish_file(cx, file) };

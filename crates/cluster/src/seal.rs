@@ -14,14 +14,11 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_flow::{Context, DirNode, Entry, Job, Problem};
-use haul_sys::{EntryType, Error, Fd, Pinned, file_system_type, synchronize, synchronize_file_system};
+use haul_sys::{EntryType, Error, Fd, Pinned, file_system_type, magic, synchronize, synchronize_file_system};
 
 use crate::distributed::Distributed;
 use crate::item::item_of;
 use crate::kind::ClusterKind;
-
-/// `FUSE_SUPER_MAGIC`.
-const FUSE: u64 = 0x6573_5546;
 
 /// Work items that wait to be flushed.
 pub(crate) struct Sealing<T: Distributed> {
@@ -103,7 +100,7 @@ fn is_on_storage<T: Distributed>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool 
     let Some((held, name)) = cx.tool().made(entry) else { return false };
     let flush = || {
         let directory = cx.cache().open(held)?;
-        if file_system_type(&*directory)? != FUSE {
+        if file_system_type(&*directory)? != magic::FUSE {
             return Ok(());
         }
         flush_entry(&directory, name)

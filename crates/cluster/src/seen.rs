@@ -13,9 +13,9 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{DirCache, DirNode, Entry, EntryOutcome, EntryReport, Report};
+use haul_flow::{DirCache, DirNode, Entry, EntryOutcome, EntryReport, Reporter};
 use haul_journal::{Stamp, StampedState, is_past_clock_tick};
-use haul_sys::{EntryType, Fd, Names, file_system_id, stat_at, stat_path};
+use haul_sys::{EntryType, Fd, NameArena, file_system_id, stat_at, stat_path};
 
 use crate::distributed::Distributed;
 
@@ -41,14 +41,14 @@ impl SeenEntries {
         tool: &T,
         cache: &DirCache,
         node: &Arc<DirNode<T>>,
-        names: Names,
+        names: NameArena,
         known: &[Stamp],
-    ) -> (Self, Names) {
+    ) -> (Self, NameArena) {
         let names = Arc::new(names);
         let known = if known.len() == names.len() { known } else { &[] };
         let directory = cache.open(&node.source).ok();
         let place = directory.as_ref().and_then(|directory| SeenDirectory::new(directory));
-        let (mut seen, mut left) = (Vec::with_capacity(names.len()), Names::new());
+        let (mut seen, mut left) = (Vec::with_capacity(names.len()), NameArena::new());
         for index in 0..names.len() {
             let (name, listed) = (names.name(index), names.entry(index));
             let entry = Entry { node: Arc::clone(node), name: name.into(), kind: listed.kind, seen: None };
@@ -81,7 +81,7 @@ impl SeenEntries {
     }
 
     /// Reports the entries that are skipped, if each entry is to be reported.
-    pub(crate) fn report<T: Distributed>(&self, report: &dyn Report, node: &Arc<DirNode<T>>) {
+    pub(crate) fn report<T: Distributed>(&self, report: &dyn Reporter, node: &Arc<DirNode<T>>) {
         if !report.wants_entries() {
             return;
         }

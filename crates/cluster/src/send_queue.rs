@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Context, DirNode, Entry, EntryReport, Job, Line, OpenFile, Problem, Report as Hears, RunInfo, Severity,
-    Tally, Transfer, lock,
+    Context, DirNode, Entry, EntryReport, Job, OpenFile, OutputLine, Problem, Reporter as Hears, RunInfo,
+    Severity, Tally, Transfer, lock,
 };
 use haul_journal::Stamp;
 use haul_sys::{Standard, Stat};
@@ -426,7 +426,7 @@ impl<T: Distributed + 'static> Hears for SendQueue<T> {
         collected.report.news.problems.push(PackedProblem::from(problem));
     }
 
-    fn line(&self, line: Line) {
+    fn line(&self, line: OutputLine) {
         self.add(|report| report.news.lines.push(PackedLine::from(&line)));
     }
 

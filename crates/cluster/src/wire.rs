@@ -9,7 +9,9 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::time::Duration;
 
-use haul_flow::{Config, EntryReport, FlowKind, Kind, LimitValues, Line, Load, Problem, Severity, Tally};
+use haul_flow::{
+    Config, EntryReport, FlowKind, Kind, LimitValues, Load, OutputLine, Problem, Severity, Tally,
+};
 use haul_journal::Stamp;
 use haul_sys::{Errno, Error, Operation, Standard};
 use serde::de::DeserializeOwned;
@@ -286,7 +288,7 @@ impl PackedProblem {
     /// Unpacks a problem that occurred on `host`. `None` if its kind is unknown.
     #[must_use]
     pub fn unpack(self, known: KnownKinds, host: &str) -> Option<Problem> {
-        let Line { kind, names } = self.line.unpack(known)?;
+        let OutputLine { kind, names } = self.line.unpack(known)?;
         let cause = self.cause.map(|(operation, arguments, errno)| {
             let known = Operation::ALL.iter().find(|known| known.name() == operation);
             Error::new(*known.unwrap_or(&Operation::Read), arguments, Errno::from_raw_os_error(errno))
@@ -309,13 +311,13 @@ impl From<Problem> for PackedProblem {
 impl PackedLine {
     /// Unpacks a line. `None` if its kind is unknown.
     #[must_use]
-    pub fn unpack(self, known: KnownKinds) -> Option<Line> {
-        Some(Line { kind: known.find(&self.kind)?, names: self.names })
+    pub fn unpack(self, known: KnownKinds) -> Option<OutputLine> {
+        Some(OutputLine { kind: known.find(&self.kind)?, names: self.names })
     }
 }
 
-impl From<&Line> for PackedLine {
-    fn from(line: &Line) -> Self {
+impl From<&OutputLine> for PackedLine {
+    fn from(line: &OutputLine) -> Self {
         Self { kind: packed(line.kind), names: line.names.clone() }
     }
 }

@@ -28,7 +28,7 @@ use haul_cluster::{
 };
 use haul_flow::{
     Config, Context, DirCache, DirNode, Driver, Entry, Executor, Feed, Job, JobSpec, Local, OpenSource,
-    Problem, Report, RunSpec, Selector, Settings, Status,
+    Problem, Reporter, RunSpec, Selector, Settings, Status,
 };
 use haul_sys::{Error, Open, PackedNames, Stat};
 use proptest::prelude::*;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_engine::{Call, Engine, Op, Outcome, Placement, Uring, Wait};
-use haul_sys::{Buffer, Cache, DirectoryReader, EntryType, Fd, Mode, Name, Names, Open};
+use haul_sys::{Buffer, CacheMode, DirectoryReader, EntryType, Fd, Mode, Name, NameArena, Open};
 use haul_testkit::random::{SliceRandom, seeded};
 
 /// Number of bytes read from and written to each file.
@@ -58,7 +58,7 @@ fn open_directory(path: &std::ffi::CStr) -> Result<Arc<Fd>, Failure> {
 
 /// Lists the regular files, in inode order or in a fixed random order.
 fn list(directory: &Fd, shuffled: bool) -> Result<Vec<Name>, Failure> {
-    let mut names = Names::new();
+    let mut names = NameArena::new();
     DirectoryReader::new().read(directory, &mut names, usize::MAX)?;
     let _others = names.split_off(|entry| entry.kind == EntryType::Regular);
     names.sort_by_inode();
@@ -95,7 +95,7 @@ impl Bench {
                 buffer,
                 length: FILE_BYTES,
                 wait,
-                cache: Cache::Keep,
+                cache: CacheMode::Keep,
             })
         })?;
         self.close("close", files)?;
@@ -103,7 +103,7 @@ impl Bench {
         let file = |index: usize| Arc::clone(&files[index]);
         self.phase("write", files.len(), |index, buffers| {
             let (buffer, range) = (buffers.pop_front()?, 0..FILE_BYTES);
-            Some(Call::Write { file: file(index), offset: 0, buffer, range, cache: Cache::Keep })
+            Some(Call::Write { file: file(index), offset: 0, buffer, range, cache: CacheMode::Keep })
         })?;
         self.phase("fsync", files.len() / 20, |index, _| Some(Call::Synchronize { file: file(index) }))?;
         self.close("close written", files)

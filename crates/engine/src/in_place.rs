@@ -6,7 +6,7 @@
 //! variant matches the call.
 
 use haul_sys as sys;
-use haul_sys::Transfer;
+use haul_sys::TransferRequest;
 
 use crate::op::{Call, Outcome, Wait};
 
@@ -35,7 +35,7 @@ pub(crate) fn perform(call: Call) -> Outcome {
             Outcome::Wrote { buffer, result }
         }
         Call::Pair { source, target, offset, buffer, length, cache } => {
-            Transfer::Pair { source, target, offset, buffer, length, cache }.in_place().into()
+            TransferRequest::Pair { source, target, offset, buffer, length, cache }.in_place().into()
         }
         Call::CopyRange { source, target, offset, length, pipe } => {
             let (pipe, result) = match pipe {

@@ -16,7 +16,7 @@
 //! 7. Errors of fsync and close are reported.
 //! 8. Drop waits for the kernel, or leaks. Memory the kernel may still touch is never freed.
 //! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
-//! 10. A pair never writes what it hasn't read, and reports both byte counts.
+//! 10. A pair only writes bytes that it has read, and reports both byte counts.
 
 mod faulty;
 mod in_place;
@@ -38,9 +38,9 @@ pub use null::Null;
 pub use op::{Call, Done, Op, Outcome, Token, Wait};
 pub use placement::Placement;
 pub use posix_aio::PosixAio;
-pub use record::{Record, Tally};
+pub use record::{CountingEngine, OperationTally};
 pub use retry::Retry;
-pub use select::{Choice, ENGINES, Listed, Made, Ops, Setup, UnknownEngine, make};
+pub use select::{ENGINES, EngineChoice, EngineEntry, EngineSetup, NewEngine, Ops, UnknownEngine, make};
 pub use sync::Sync;
 pub use uring::Uring;
 
@@ -59,7 +59,8 @@ pub struct Caps {
     pub blocks: bool,
     /// True if a pair ([`Call::Pair`]) is better than a read followed by a write.
     pub pairs: bool,
-    /// True if reads and writes can bypass the page cache ([`Cache::Drop`](haul_sys::Cache::Drop)).
+    /// True if reads and writes can bypass the page cache
+    /// ([`CacheMode::Drop`](haul_sys::CacheMode::Drop)).
     pub drops_cache: bool,
 }
 

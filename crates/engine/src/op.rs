@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use crate::Caps;
-use haul_sys::{Buffer, Cache, Fd, Name, Open, Operation, Pipe, Result, Stat};
+use haul_sys::{Buffer, CacheMode, Fd, Name, Open, Operation, Pipe, Result, Stat};
 
 /// Identifies an operation to its caller. Engines return it unexamined.
 pub type Token = u64;
@@ -15,7 +15,7 @@ pub type Token = u64;
 pub enum Wait {
     /// The read may wait.
     Allowed,
-    /// Read only what is in the page cache. If nothing is, the kernel starts to fetch it and the
+    /// Read only cached data. If there is none, the kernel starts to fetch it and the
     /// completion is [`Outcome::Read`] with `None`. An engine that never blocks its caller treats
     /// this as [`Wait::Allowed`].
     Never,
@@ -59,8 +59,8 @@ pub enum Call {
         length: usize,
         /// Controls waiting for the disk.
         wait: Wait,
-        /// Use of the page cache. [`Cache::Drop`] only if [`Caps::drops_cache`] is true.
-        cache: Cache,
+        /// Use of the page cache. [`CacheMode::Drop`] only if [`Caps::drops_cache`] is true.
+        cache: CacheMode,
     },
     /// Read at the file's position, for files that have no offsets. May wait.
     ReadOn {
@@ -82,7 +82,7 @@ pub enum Call {
         /// Range of the buffer to write.
         range: Range<usize>,
         /// Use of the page cache, as for a read.
-        cache: Cache,
+        cache: CacheMode,
     },
     /// Read a block of one file and write it at the same offset of another. If [`Caps::pairs`] is
     /// true, the engine does both without returning to its caller in between.
@@ -98,7 +98,7 @@ pub enum Call {
         /// Maximum length, in bytes; no more than the buffer holds.
         length: usize,
         /// Use of the page cache, as for a read.
-        cache: Cache,
+        cache: CacheMode,
     },
     /// Copy inside the kernel, at the same offset of both files.
     CopyRange {

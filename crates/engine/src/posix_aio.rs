@@ -8,7 +8,7 @@
 //! The modes of `--ops`:
 //! - `single` and `multi` (the default) issue each operation with its own call in `submit`, because
 //!   waiting for `flush` would save nothing. A pair's write is issued by the notification of its
-//!   read. The two differ in what the caller submits; here they are the same.
+//!   read. The two differ only in the caller's submissions.
 //! - `batch` collects operations until `flush` or `reap`, and submits them with one `lio_listio`. A
 //!   pair's write goes into the list after its read's.
 //!
@@ -17,8 +17,8 @@
 //!
 //! [`Wait::Never`](crate::Wait::Never) is ignored because the worker never waits. If the library
 //! refuses an operation for lack of threads or memory, it is performed synchronously, so the engine
-//! never breaks down. The same applies to [`Cache::Drop`](haul_sys::Cache::Drop), which a control
-//! block can't express; hence no [`Caps::drops_cache`].
+//! never breaks down. The same applies to [`CacheMode::Drop`](haul_sys::CacheMode::Drop), which a
+//! control block can't express; hence no [`Caps::drops_cache`].
 //!
 //! Invariant: completions queued here and requests in the library together never exceed the depth,
 //! so both fit in memory reserved when the engine is created.
@@ -30,7 +30,7 @@ use haul_sys::{AioPassing, Result};
 
 use crate::in_place::perform;
 use crate::transfer::transfer;
-use crate::{Caps, Done, Engine, Op, Ops, Setup, Used};
+use crate::{Caps, Done, Engine, EngineSetup, Op, Ops, Used};
 
 /// Keeps operations in flight in the C library's threads.
 pub struct PosixAio {
@@ -50,7 +50,7 @@ impl PosixAio {
     ///
     /// # Errors
     /// `ENOSYS` if the C library is not glibc.
-    pub fn new(setup: &Setup) -> Result<Self> {
+    pub fn new(setup: &EngineSetup) -> Result<Self> {
         let passing = match setup.ops {
             Some(Ops::Batch) => AioPassing::Lists,
             Some(Ops::Single | Ops::Multi) | None => AioPassing::Each,
@@ -92,7 +92,7 @@ impl Engine for PosixAio {
         let outcome = match transfer(call) {
             Ok(transfer) => match self.aio.push(token, transfer) {
                 Ok(()) => return Ok(()),
-                // `Cache::Drop`, which a control block can't express.
+                // `CacheMode::Drop`, which a control block can't express.
                 Err(transfer) => transfer.in_place().into(),
             },
             Err(call) => perform(call),

@@ -11,20 +11,20 @@ use haul_sys::{Buffer, Operation, Result};
 use crate::{Caps, Done, Engine, Op, Used};
 
 /// Counts the operations that pass through an engine.
-pub struct Record<E> {
+pub struct CountingEngine<E> {
     engine: E,
-    tally: Arc<Tally>,
+    tally: Arc<OperationTally>,
 }
 
 /// Number of operations accepted by kind, of flushes and of reaps.
 #[derive(Debug)]
-pub struct Tally {
+pub struct OperationTally {
     operations: [AtomicU64; Operation::ALL.len()],
     flushes: AtomicU64,
     reaps: AtomicU64,
 }
 
-impl Tally {
+impl OperationTally {
     fn new() -> Self {
         Self {
             operations: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -59,21 +59,21 @@ impl Tally {
     }
 }
 
-impl<E: Engine> Record<E> {
+impl<E: Engine> CountingEngine<E> {
     /// Wraps `engine` with all counts at zero.
     #[must_use]
     pub fn new(engine: E) -> Self {
-        Self { engine, tally: Arc::new(Tally::new()) }
+        Self { engine, tally: Arc::new(OperationTally::new()) }
     }
 
     /// Returns the counts.
     #[must_use]
-    pub fn tally(&self) -> Arc<Tally> {
+    pub fn tally(&self) -> Arc<OperationTally> {
         Arc::clone(&self.tally)
     }
 }
 
-impl<E: Engine> Engine for Record<E> {
+impl<E: Engine> Engine for CountingEngine<E> {
     fn caps(&self) -> Caps {
         self.engine.caps()
     }

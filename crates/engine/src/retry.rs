@@ -2,7 +2,7 @@
 //! fetched the data.
 //!
 //! This is the "regular I/O minus blocking, plus retries" of the kernel patch set, in user space.
-//! `preadv2(RWF_NOWAIT)` reads what is in the page cache. If nothing is, the kernel starts to
+//! `preadv2(RWF_NOWAIT)` reads only from the page cache. If nothing is there, the kernel starts to
 //! fetch it and returns `EAGAIN`. Nothing wakes us when the data arrives, so `reap` retries
 //! deferred reads:
 //!
@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use haul_sys as sys;
-use haul_sys::{Advice, Cache, Errno, Fd, Result};
+use haul_sys::{Advice, CacheMode, Errno, Fd, Result};
 
 use crate::in_place::perform;
 use crate::transfer::transfer;
@@ -62,12 +62,12 @@ const PAUSES_MAX: u32 = 56;
 /// Errors of a nonblocking read after which a blocking one is tried.
 const REFUSALS: [Errno; 3] = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM];
 
-/// Reads what is cached and retries the rest.
+/// Reads cached data at once and retries the rest.
 #[derive(Debug)]
 pub struct Retry {
     depth: usize,
     /// Deferred reads and pairs, oldest first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRead>,
     ready: VecDeque<Done>,
     /// Number of pauses without progress before the oldest read blocks.
     patience: u32,
@@ -77,14 +77,14 @@ pub struct Retry {
 
 /// A read, or a pair that has not been read yet.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRead {
     token: Token,
     call: Call,
-    state: State,
+    state: RetryState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RetryState {
     /// Not tried yet.
     New,
     /// Tried once; recent kernels are fetching the data.
@@ -132,7 +132,7 @@ impl Retry {
         while index < self.waiting.len() && missed < MISSES_MAX {
             // One blocking read is enough if the pass has completed something: the caller may
             // not need more.
-            let leave = moved && self.waiting[index].state == State::Insist;
+            let leave = moved && self.waiting[index].state == RetryState::Insist;
             if !leave && let Some(result) = self.attempt(index) {
                 self.complete(index, result);
                 (missed, moved) = (0, true);
@@ -147,7 +147,7 @@ impl Retry {
     fn attempt(&mut self, index: usize) -> Option<Result<usize>> {
         let waiting = &mut self.waiting[index];
         let (file, offset, bytes, cache) = waiting.call.as_read()?;
-        if waiting.state == State::Insist {
+        if waiting.state == RetryState::Insist {
             self.insisted += 1;
             return Some(sys::read(file, offset, bytes, cache));
         }
@@ -166,7 +166,7 @@ impl Retry {
             // policy, or seccomp forbids `preadv2`. The blocking read reports any real error.
             Err(error) if REFUSALS.into_iter().any(|errno| error.is(errno)) => {
                 fetch(file, offset, length, cache);
-                State::Insist
+                RetryState::Insist
             }
             Err(error) => return Some(Err(error)),
         };
@@ -175,9 +175,9 @@ impl Retry {
         None
     }
 
-    /// Completes the read at `index`; for a pair, also writes what was read.
+    /// Completes the read at `index`; for a pair, also writes the bytes.
     fn complete(&mut self, index: usize, result: Result<usize>) {
-        let Some(Waiting { token, call, .. }) = self.waiting.remove(index) else { return };
+        let Some(WaitingRead { token, call, .. }) = self.waiting.remove(index) else { return };
         let outcome = match transfer(call) {
             Ok(transfer) => transfer.finish(result).into(),
             // Unreachable: only reads and pairs are deferred. If another call ever is,
@@ -188,9 +188,9 @@ impl Retry {
     }
 }
 
-impl State {
+impl RetryState {
     /// Returns the next state after a miss.
-    fn after_miss(self, file: &Fd, offset: u64, length: u64, cache: Cache) -> Result<Self> {
+    fn after_miss(self, file: &Fd, offset: u64, length: u64, cache: CacheMode) -> Result<Self> {
         match self {
             Self::New => Ok(Self::Tried),
             // `O_DIRECT` bypasses the page cache, so no retry would ever hit. Asked only after two
@@ -206,16 +206,16 @@ impl State {
 }
 
 /// Asks the kernel to start fetching. Errors are ignored because this is only advice.
-fn fetch(file: &Fd, offset: u64, length: u64, cache: Cache) {
+fn fetch(file: &Fd, offset: u64, length: u64, cache: CacheMode) {
     // For `posix_fadvise`, length 0 means the whole file. Advised data stays in the cache.
-    if cache == Cache::Keep && length > 0 {
+    if cache == CacheMode::Keep && length > 0 {
         sys::advise_range(file, Advice::WillNeed, offset, length).unwrap_or_default();
     }
 }
 
 impl Call {
     /// Returns the file, offset, destination and cache policy of a read or of a pair's read.
-    fn as_read(&mut self) -> Option<(&Fd, u64, &mut [u8], Cache)> {
+    fn as_read(&mut self) -> Option<(&Fd, u64, &mut [u8], CacheMode)> {
         match self {
             Self::Read { file, offset, buffer, length, cache, .. }
             | Self::Pair { source: file, offset, buffer, length, cache, .. } => {
@@ -240,7 +240,7 @@ impl Engine for Retry {
             self.ready.push_back(Done { token, outcome: perform(call) });
             return Ok(());
         }
-        self.waiting.push_back(Waiting { token, call, state: State::New });
+        self.waiting.push_back(WaitingRead { token, call, state: RetryState::New });
         let index = self.waiting.len() - 1;
         if let Some(result) = self.attempt(index) {
             self.complete(index, result);
@@ -271,7 +271,7 @@ impl Engine for Retry {
                 std::thread::sleep(PAUSE_MAX.min(PAUSE * (1 << pauses.min(16))));
                 pauses += 1;
             } else if let Some(oldest) = self.waiting.front_mut() {
-                oldest.state = State::Insist;
+                oldest.state = RetryState::Insist;
                 // The wait was in vain; where `EAGAIN` is permanent, the next one must be shorter.
                 self.patience /= 2;
             }

@@ -16,7 +16,7 @@ use crate::{Engine, KernelAio, PosixAio, Retry, Sync, Uring};
 
 /// Passes the list of engines to another macro, one line each: the identifier of its tests,
 /// its type, and its description in `--help`. The type has a `NAME` and is also a variant
-/// of [`Choice`].
+/// of [`EngineChoice`].
 #[macro_export]
 macro_rules! engines {
     ($then:ident) => {
@@ -34,7 +34,7 @@ macro_rules! choices {
     ($($module:ident $engine:ident $about:literal;)+) => {
         /// Selects an engine.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-        pub enum Choice {
+        pub enum EngineChoice {
             /// The fastest in measurements.
             #[default]
             Auto,
@@ -42,11 +42,11 @@ macro_rules! choices {
         }
 
         /// All engines, as the user can select them.
-        pub const ENGINES: &[Listed] = &[
-            $(Listed {
+        pub const ENGINES: &[EngineEntry] = &[
+            $(EngineEntry {
                 name: $engine::NAME,
                 about: $about,
-                choice: Choice::$engine,
+                choice: EngineChoice::$engine,
                 make: <$engine as Make>::make,
             }),+
         ];
@@ -57,28 +57,28 @@ engines!(choices);
 
 /// An entry in [`ENGINES`].
 #[derive(Clone, Copy, Debug)]
-pub struct Listed {
+pub struct EngineEntry {
     /// Name, as accepted by `--engine`.
     pub name: &'static str,
     /// Description for the help text.
     pub about: &'static str,
     /// The corresponding choice.
-    pub choice: Choice,
-    make: fn(&Setup) -> Result<Box<dyn Engine>>,
+    pub choice: EngineChoice,
+    make: fn(&EngineSetup) -> Result<Box<dyn Engine>>,
 }
 
-impl Listed {
+impl EngineEntry {
     /// Creates the engine.
     ///
     /// # Errors
-    /// If the kernel refuses what the engine needs.
-    pub fn make(&self, setup: &Setup) -> Result<Box<dyn Engine>> {
+    /// If the kernel refuses a feature that the engine needs.
+    pub fn make(&self, setup: &EngineSetup) -> Result<Box<dyn Engine>> {
         (self.make)(setup)
     }
 }
 
-/// How many operations are in flight per file, and how they are submitted, for engines that can
-/// have several in flight.
+/// Mode of submission, for engines that can have several operations in flight: how many of them
+/// per file, and in which calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ops {
     /// One pair of a read and a write per file, several files.
@@ -91,16 +91,16 @@ pub enum Ops {
 
 /// Options for creating an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct EngineSetup {
     /// Number of operations the worker wants in flight, if the engine can have several.
     pub queue_depth: usize,
-    /// How operations are submitted; `None` selects the engine's fastest mode in measurements.
+    /// Mode of submission; `None` selects the engine's fastest mode in measurements.
     pub ops: Option<Ops>,
     /// True to register files with the kernel once, instead of passing them with each operation.
     pub direct_descriptors: bool,
 }
 
-impl Setup {
+impl EngineSetup {
     /// Creates the default setup for `queue_depth` operations in flight.
     #[must_use]
     pub fn of_depth(queue_depth: usize) -> Self {
@@ -108,31 +108,31 @@ impl Setup {
     }
 }
 
-/// An engine that can be created from a [`Setup`].
+/// An engine that can be created from a [`EngineSetup`].
 trait Make {
-    fn make(setup: &Setup) -> Result<Box<dyn Engine>>;
+    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>>;
 }
 
 impl Make for Sync {
-    fn make(_setup: &Setup) -> Result<Box<dyn Engine>> {
+    fn make(_setup: &EngineSetup) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Sync::new()))
     }
 }
 
 impl Make for Uring {
-    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Uring::with_setup(setup)?))
     }
 }
 
 impl Make for PosixAio {
-    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
         Ok(Box::new(PosixAio::new(setup)?))
     }
 }
 
 impl Make for KernelAio {
-    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
         let gather = match setup.ops {
             Some(Ops::Batch) => Gather::Wanted,
             Some(Ops::Single | Ops::Multi) | None => Gather::One,
@@ -142,12 +142,12 @@ impl Make for KernelAio {
 }
 
 impl Make for Retry {
-    fn make(setup: &Setup) -> Result<Box<dyn Engine>> {
+    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Retry::new(setup.queue_depth)))
     }
 }
 
-impl Choice {
+impl EngineChoice {
     /// Name of the automatic choice.
     pub const AUTO: &'static str = "auto";
 
@@ -157,7 +157,7 @@ impl Choice {
     }
 
     /// Returns the listed engine for this choice.
-    fn listed(self) -> Option<&'static Listed> {
+    fn listed(self) -> Option<&'static EngineEntry> {
         let wanted = match self {
             // Each worker begins with blocking calls and changes to a ring once small files aren't
             // cached (docs/measurements/choices.md, "Blocking calls with look-ahead, or a ring").
@@ -175,13 +175,13 @@ pub struct UnknownEngine(String);
 impl fmt::Display for UnknownEngine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "unknown engine '{}'; there are", self.0)?;
-        Choice::names().try_for_each(|name| write!(out, " {name}"))
+        EngineChoice::names().try_for_each(|name| write!(out, " {name}"))
     }
 }
 
 impl std::error::Error for UnknownEngine {}
 
-impl FromStr for Choice {
+impl FromStr for EngineChoice {
     type Err = UnknownEngine;
 
     fn from_str(name: &str) -> std::result::Result<Self, UnknownEngine> {
@@ -194,7 +194,7 @@ impl FromStr for Choice {
 }
 
 /// A created engine, and a note if it is a fallback.
-pub struct Made {
+pub struct NewEngine {
     /// The engine.
     pub engine: Box<dyn Engine>,
     /// Why it differs from the chosen engine, for `--debug`; `None` if it doesn't.
@@ -205,14 +205,14 @@ pub struct Made {
 ///
 /// Each worker creates its own, on its own thread.
 #[must_use]
-pub fn make(choice: Choice, setup: &Setup) -> Made {
+pub fn make(choice: EngineChoice, setup: &EngineSetup) -> NewEngine {
     match choice.listed().map(|listed| (listed.name, listed.make(setup))) {
-        Some((_, Ok(engine))) => Made { engine, note: None },
-        Some((name, Err(error))) => Made {
+        Some((_, Ok(engine))) => NewEngine { engine, note: None },
+        Some((name, Err(error))) => NewEngine {
             engine: Box::new(Sync::new()),
             note: Some(format!("engine {name} refused, using {}: {error:#}", Sync::NAME)),
         },
-        None => Made { engine: Box::new(Sync::new()), note: None },
+        None => NewEngine { engine: Box::new(Sync::new()), note: None },
     }
 }
 
@@ -222,19 +222,19 @@ mod tests {
 
     #[test]
     fn every_listed_name_is_a_choice_and_no_other_is() {
-        for name in Choice::names().skip(1) {
-            let choice: Choice = name.parse().unwrap();
+        for name in EngineChoice::names().skip(1) {
+            let choice: EngineChoice = name.parse().unwrap();
             assert_eq!(choice.listed().unwrap().name, name);
         }
-        assert_eq!("auto".parse(), Ok(Choice::Auto));
-        let unknown = "aio".parse::<Choice>().unwrap_err();
+        assert_eq!("auto".parse(), Ok(EngineChoice::Auto));
+        let unknown = "aio".parse::<EngineChoice>().unwrap_err();
         let names = "auto sync io-uring posix-aio kernel-aio retry";
         assert_eq!(unknown.to_string(), format!("unknown engine 'aio'; there are {names}"));
     }
 
     #[test]
     fn sync_is_made_without_a_note() {
-        let made = make(Choice::Sync, &Setup::of_depth(64));
+        let made = make(EngineChoice::Sync, &EngineSetup::of_depth(64));
         assert_eq!((made.engine.caps().name, made.note), ("sync", None));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It is the simplest path to the kernel and the baseline for the others. It keeps nothing in
 //! flight, so the caller keeps the disk busy by other means: it opens files and calls
-//! `posix_fadvise` on them ahead, and uses [`Wait::Never`] to read what is already cached
+//! `posix_fadvise` on them ahead, and uses [`Wait::Never`] to read data that is already cached
 //! (see [`Caps::blocks`]).
 //!
 //! Invariant: at most one completion waits to be reaped, stored inline, so no operation allocates.

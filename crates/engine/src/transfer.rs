@@ -1,6 +1,6 @@
 //! Conversion between calls and the transfers that asynchronous engines submit.
 
-use haul_sys::{Transfer, Transferred};
+use haul_sys::{TransferRequest, Transferred};
 
 use crate::{Call, Outcome};
 
@@ -8,18 +8,18 @@ use crate::{Call, Outcome};
 ///
 /// [`Wait::Never`](crate::Wait::Never) is dropped, because the worker doesn't wait
 /// for the transfer.
-pub(crate) fn transfer(call: Call) -> std::result::Result<Transfer, Call> {
+pub(crate) fn transfer(call: Call) -> std::result::Result<TransferRequest, Call> {
     Ok(match call {
         Call::Read { file, offset, buffer, length, cache, .. } => {
-            Transfer::Read { file, offset, buffer, length, cache }
+            TransferRequest::Read { file, offset, buffer, length, cache }
         }
         Call::Write { file, offset, buffer, range, cache } => {
-            Transfer::Write { file, offset, buffer, range, cache }
+            TransferRequest::Write { file, offset, buffer, range, cache }
         }
         Call::Pair { source, target, offset, buffer, length, cache } => {
-            Transfer::Pair { source, target, offset, buffer, length, cache }
+            TransferRequest::Pair { source, target, offset, buffer, length, cache }
         }
-        Call::Synchronize { file } => Transfer::Fsync { file },
+        Call::Synchronize { file } => TransferRequest::Fsync { file },
         call => return Err(call),
     })
 }

@@ -6,7 +6,7 @@
 //! - operations the ring doesn't have (`copy_file_range`) or this kernel doesn't support in a ring;
 //! - operations excluded by [`Placement`], because submitting them costs more than performing them.
 //!
-//! Features that are off by default ([`Setup`]), each with a count ([`Engine::used`]):
+//! Features that are off by default ([`EngineSetup`]), each with a count ([`Engine::used`]):
 //! - pairs: a read and its write are submitted as linked requests, and complete as one;
 //! - registered buffers: the kernel pins their pages once, instead of for each transfer;
 //! - direct descriptors: the kernel looks up each file once, instead of for each transfer;
@@ -28,7 +28,7 @@ use haul_sys::{Buffer, Operation, Result, Ring, RingReply, RingRequest};
 
 use crate::in_place::perform;
 use crate::transfer::transfer;
-use crate::{Call, Caps, Done, Engine, Op, Outcome, Placement, Setup, Used};
+use crate::{Call, Caps, Done, Engine, EngineSetup, Op, Outcome, Placement, Used};
 
 /// Keeps operations in flight in an io_uring.
 pub struct Uring {
@@ -51,12 +51,12 @@ impl Uring {
         Self::with_placement(depth, Placement::default())
     }
 
-    /// Creates an engine with these options. If [`Setup::ops`] is set, writes and pairs also go
-    /// through the ring.
+    /// Creates an engine with these options. If [`EngineSetup::ops`] is set, writes and pairs also
+    /// go through the ring.
     ///
     /// # Errors
     /// Same as [`Uring::new`]; also if direct descriptors are requested and refused.
-    pub fn with_setup(setup: &Setup) -> Result<Self> {
+    pub fn with_setup(setup: &EngineSetup) -> Result<Self> {
         let placement = match setup.ops {
             // Writes stay out unless asked for: ext4 performs those of a ring in a kernel thread
             // only (docs/measurements/engine-ops.md).

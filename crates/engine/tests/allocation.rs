@@ -12,8 +12,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ground::Ground;
-use haul_engine::{Call, Done, ENGINES, Engine, Null, Op, Outcome, Placement, Record, Setup, Uring, Wait};
-use haul_sys::{Buffer, Cache, Name, Open};
+use haul_engine::{
+    Call, CountingEngine, Done, ENGINES, Engine, EngineSetup, Null, Op, Outcome, Placement, Uring, Wait,
+};
+use haul_sys::{Buffer, CacheMode, Name, Open};
 use haul_testkit::or_skip;
 
 struct Counting;
@@ -87,7 +89,7 @@ fn allocations(engine: &mut dyn Engine, ground: &Ground) -> (usize, u64) {
                 buffer: reading,
                 length: 4096,
                 wait: Wait::Never,
-                cache: Cache::Keep,
+                cache: CacheMode::Keep,
             },
             ground::write(writing, 0..4096, &written, 0),
             Call::CopyRange {
@@ -129,13 +131,13 @@ fn pin(name: &str, engine: &mut dyn Engine) {
 #[test]
 fn line_9_no_operation_allocates() {
     for listed in ENGINES {
-        let made = listed.make(&Setup::of_depth(16));
+        let made = listed.make(&EngineSetup::of_depth(16));
         if let Some(mut engine) = or_skip!(made, format_args!("the kernel refuses {}", listed.name)) {
             pin(listed.name, &mut engine);
         }
     }
     pin("null", &mut Null::new(16, 4096));
-    pin("record", &mut Record::new(Null::new(16, 4096)));
+    pin("record", &mut CountingEngine::new(Null::new(16, 4096)));
 }
 
 #[test]

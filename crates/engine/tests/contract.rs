@@ -23,7 +23,7 @@ use ground::{
     write,
 };
 use haul_engine::{Call, Engine, Op, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Fd, Name, Open, Operation, Pipe, Result};
+use haul_sys::{Buffer, CacheMode, Errno, Fd, Name, Open, Operation, Pipe, Result};
 use haul_testkit::random::{Rng, seeded};
 use pairs::line_10_a_pair_writes_what_it_has_read;
 use subject::Subject;
@@ -73,7 +73,7 @@ macro_rules! contract {
     ($($module:ident $engine:ident $about:literal;)+) => {
         $(mod $module {
             fn made(depth: usize) -> haul_sys::Result<Box<dyn haul_engine::Engine>> {
-                crate::subject::listed(haul_engine::Choice::$engine, depth)
+                crate::subject::listed(haul_engine::EngineChoice::$engine, depth)
             }
             contract! { 1 depth_1, 2 depth_2, 8 depth_8, 256 depth_256 }
         })+
@@ -109,7 +109,7 @@ mod io_uring_direct_descriptors {
     }
 }
 
-/// As configured by `--ops` and the related switches.
+/// The configuration of `--ops` and the related switches.
 mod io_uring_asked_for {
     plain_and_faulty! { crate::subject::asked_for() }
 }
@@ -220,8 +220,14 @@ fn line_2_a_refused_operation_is_handed_back_untouched(mut subject: Subject) {
     let mark = address(buffer);
     let refused = engine.submit(op).expect_err("it is full");
     assert_eq!((refused.token, engine.in_flight()), (9999, depth));
-    let Call::Read { file: same, offset: 7, buffer, length: 1234, wait: Wait::Allowed, cache: Cache::Keep } =
-        &refused.call
+    let Call::Read {
+        file: same,
+        offset: 7,
+        buffer,
+        length: 1234,
+        wait: Wait::Allowed,
+        cache: CacheMode::Keep,
+    } = &refused.call
     else {
         panic!("changed: {refused:?}");
     };

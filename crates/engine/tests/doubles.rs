@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ground::{Ground, read, run, run_one, write};
-use haul_engine::{Call, Done, Engine, Faulty, Mischief, Null, Op, Outcome, Record, Sync, Wait};
-use haul_sys::{Buffer, Cache, FileType, Operation};
+use haul_engine::{Call, CountingEngine, Done, Engine, Faulty, Mischief, Null, Op, Outcome, Sync, Wait};
+use haul_sys::{Buffer, CacheMode, FileType, Operation};
 
 fn reads(ground: &Ground, count: u64) -> Vec<Op> {
     let file = ground.file(c"source", 1, 1000);
@@ -28,7 +28,7 @@ fn null_reads_zeros_up_to_the_size_and_forgets_what_is_written() {
     for (offset, expected) in [(0, 4096), (4096, 1904), (6000, 0), (9000, 0)] {
         let mut buffer = Buffer::new(4096);
         buffer.bytes_mut().fill(7);
-        let (file, wait, cache) = (Arc::clone(&file), Wait::Never, Cache::Keep);
+        let (file, wait, cache) = (Arc::clone(&file), Wait::Never, CacheMode::Keep);
         let call = Call::Read { file, offset, buffer, length: 4096, wait, cache };
         let Outcome::Read { buffer, result } = run_one(&mut engine, call) else { panic!("no read") };
         assert_eq!(result, Ok(Some(expected)));
@@ -43,7 +43,7 @@ fn null_reads_zeros_up_to_the_size_and_forgets_what_is_written() {
 #[test]
 fn record_counts_what_was_taken_and_not_what_was_refused() {
     let ground = Ground::new();
-    let mut engine = Record::new(Sync::new());
+    let mut engine = CountingEngine::new(Sync::new());
     let tally = engine.tally();
     for op in reads(&ground, 5) {
         engine.submit(op).unwrap();

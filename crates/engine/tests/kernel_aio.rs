@@ -9,7 +9,9 @@ use std::sync::{Arc, RwLock};
 use std::thread;
 
 use ground::{Ground, address, forbid, pair, pattern, read, run, set_direct};
-use haul_engine::{Call, Choice, Done, Engine, KernelAio, Op, Ops, Outcome, Setup, Sync, Used, make};
+use haul_engine::{
+    Call, Done, Engine, EngineChoice, EngineSetup, KernelAio, Op, Ops, Outcome, Sync, Used, make,
+};
 use haul_sys::{Buffer, Errno, Fd, Gather, Open};
 use haul_testkit::{mount::Mount, needs, or_skip, require, skip};
 
@@ -141,8 +143,8 @@ fn direct_pairs_keep_both_contexts_busy() {
     haul_sys::synchronize(&*source).unwrap();
     set_direct(&source);
     for (name, ops) in [(c"one", Ops::Multi), (c"batch", Ops::Batch)] {
-        let setup = Setup { ops: Some(ops), ..Setup::of_depth(16) };
-        let mut made = make(Choice::KernelAio, &setup);
+        let setup = EngineSetup { ops: Some(ops), ..EngineSetup::of_depth(16) };
+        let mut made = make(EngineChoice::KernelAio, &setup);
         if let Some(note) = made.note {
             skip!("{note}");
         }
@@ -260,12 +262,12 @@ fn without_contexts_left_it_becomes_sync_and_says_why() {
             skip!("needs fs.aio-max-nr near its default");
         }
     }
-    let made = make(Choice::KernelAio, &Setup::of_depth(64));
+    let made = make(EngineChoice::KernelAio, &EngineSetup::of_depth(64));
     assert_eq!(made.engine.caps().name, Sync::NAME);
     let reason = "io_setup(64) = -1 (Resource temporarily unavailable)";
     assert_eq!(made.note.unwrap(), format!("engine kernel-aio refused, using sync: {reason}"));
     drop(hoard);
-    let made = make(Choice::KernelAio, &Setup::of_depth(64));
+    let made = make(EngineChoice::KernelAio, &EngineSetup::of_depth(64));
     assert_eq!((made.engine.caps().name, made.note), (KernelAio::NAME, None));
 }
 
@@ -276,7 +278,7 @@ fn aio_that_is_forbidden_from_the_start_becomes_sync() {
     {
         let made = thread::spawn(move || {
             forbid(call, libc::ENOSYS);
-            make(Choice::KernelAio, &Setup::of_depth(64))
+            make(EngineChoice::KernelAio, &EngineSetup::of_depth(64))
         });
         let made = made.join().unwrap();
         assert_eq!(made.engine.caps().name, Sync::NAME);

@@ -17,14 +17,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ground::{Ground, duplicate, number, pair, pattern, read, read_into, run, run_one, write};
-use haul_engine::{Call, Choice, Done, Engine, Op, Ops, Outcome, PosixAio, Setup, Used, make};
-use haul_sys::{Buffer, Cache, Errno, Fd, Operation, Result};
+use haul_engine::{Call, Done, Engine, EngineChoice, EngineSetup, Op, Ops, Outcome, PosixAio, Used, make};
+use haul_sys::{Buffer, CacheMode, Errno, Fd, Operation, Result};
 
 const LENGTH: usize = 200_000;
 const ALL_OPS: [Option<Ops>; 4] = [None, Some(Ops::Single), Some(Ops::Multi), Some(Ops::Batch)];
 
 fn engine(queue_depth: usize, ops: Option<Ops>) -> PosixAio {
-    PosixAio::new(&Setup { ops, ..Setup::of_depth(queue_depth) }).unwrap()
+    PosixAio::new(&EngineSetup { ops, ..EngineSetup::of_depth(queue_depth) }).unwrap()
 }
 
 /// Copies with pairs, continuing after short ones. Returns the number of pairs.
@@ -99,17 +99,17 @@ fn a_batch_is_one_list() {
     }
 }
 
-/// A control block can't express `Cache::Drop`, so the C library must not get the request.
+/// A control block can't express `CacheMode::Drop`, so the C library must not get the request.
 #[test]
 fn what_is_to_leave_nothing_in_the_cache_is_done_in_place() {
     let ground = Ground::new();
     let file = ground.file(c"source", 1, 5000);
-    let expected = haul_sys::read(&*file, 7, &mut [0; 4096], Cache::Drop).map(Some);
+    let expected = haul_sys::read(&*file, 7, &mut [0; 4096], CacheMode::Drop).map(Some);
     let mut engine = engine(4, Some(Ops::Batch));
     assert!(!engine.caps().drops_cache);
     let mut op = read(0, &file, 7, 4096);
     if let Call::Read { cache, .. } = &mut op.call {
-        *cache = Cache::Drop;
+        *cache = CacheMode::Drop;
     }
     let outcome = run_one(&mut engine, op.call);
     let Outcome::Read { result, .. } = outcome else { panic!("not a read") };
@@ -241,7 +241,7 @@ fn count_threads() {
         fifos.into_iter().map(|fifo| (Arc::new(fifo.reader), fifo.writer)).unzip();
     let before = threads();
     // Blocking reads, one per thread, and as many more requests without a thread.
-    let mut other = PosixAio::new(&Setup::of_depth(5)).unwrap();
+    let mut other = PosixAio::new(&EngineSetup::of_depth(5)).unwrap();
     let source = ground.file(c"source", 1, 4096);
     for (token, reader) in (0..).zip(&readers) {
         make_blocking(reader);
@@ -274,7 +274,7 @@ fn lose_notifications() {
     let target = ground.target(c"target");
     let mut engine = engine(8, ops());
     // A single thread for everything, blocked on the FIFO while the rest is queued.
-    drop(PosixAio::new(&Setup::of_depth(1)).unwrap());
+    drop(PosixAio::new(&EngineSetup::of_depth(1)).unwrap());
     assert!(engine.submit(read(0, &reader, 0, 64)).is_ok());
     engine.flush().unwrap();
     for offset in [4096, 8192, 12_288] {
@@ -364,7 +364,7 @@ fn one_copy() {
     let ground = Ground::new();
     let source = ground.file(c"source", 1, LENGTH);
     let target = ground.target(c"target");
-    let made = make(Choice::PosixAio, &Setup { ops: ops(), ..Setup::of_depth(3) });
+    let made = make(EngineChoice::PosixAio, &EngineSetup { ops: ops(), ..EngineSetup::of_depth(3) });
     let name = made.engine.caps().name;
     assert_eq!(made.note.is_some(), name != PosixAio::NAME);
     let mut engine = made.engine;

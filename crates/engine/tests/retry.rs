@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use ground::{Ground, forbid, pair, pattern, run, run_one, set_direct};
 use haul_engine::{Call, Engine, Op, Outcome, Retry, Wait};
-use haul_sys::{Advice, Buffer, Cache, Errno, Fd};
+use haul_sys::{Advice, Buffer, CacheMode, Errno, Fd};
 use haul_testkit::{mount::Mount, needs, require};
 
 const BLOCK: usize = 64 << 10;
 
-fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize, cache: Cache) -> Op {
+fn read(token: u64, file: &Arc<Fd>, offset: usize, length: usize, cache: CacheMode) -> Op {
     let (file, buffer, offset) = (Arc::clone(file), Buffer::new(length), offset as u64);
     Op { token, call: Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache } }
 }
@@ -34,7 +34,7 @@ fn chill(file: &Fd) {
 }
 
 /// Copies with pairs, continuing after short transfers.
-fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usize, cache: Cache) {
+fn copy(engine: &mut dyn Engine, source: &Arc<Fd>, target: &Arc<Fd>, length: usize, cache: CacheMode) {
     let mut offsets: Vec<usize> = (0..length).step_by(BLOCK).collect();
     while !offsets.is_empty() {
         let ops = offsets.drain(..).map(|offset| {
@@ -64,14 +64,14 @@ fn cold_files_are_waited_for_and_copied() {
         let names = [format!("source{round}"), format!("target{round}")];
         let [from, to] = names.clone().map(|name| CString::new(name).unwrap());
         let (source, target) = (cold(&ground, &from, round, 200_000), ground.target(&to));
-        copy(&mut engine, &source, &target, 200_000, Cache::Keep);
+        copy(&mut engine, &source, &target, 200_000, CacheMode::Keep);
         assert!(ground.content(&names[1]) == pattern(round, 0, 200_000), "round {round}");
     }
     assert!(engine.misses() >= 8, "{} misses: the files were not cold", engine.misses());
     // The files are cached now, so reads complete at once.
     let before = (engine.misses(), engine.insisted());
     let source = ground.file(c"warm", 9, 200_000);
-    copy(&mut engine, &source, &ground.target(c"copy"), 200_000, Cache::Keep);
+    copy(&mut engine, &source, &ground.target(c"copy"), 200_000, CacheMode::Keep);
     assert_eq!((engine.misses(), engine.insisted()), before);
 }
 
@@ -83,11 +83,11 @@ fn what_is_to_leave_no_trace_in_the_cache_is_copied_too() {
     let mut engine = Retry::new(4);
     let source = cold(&ground, c"source", 1, 1 << 20);
     let mut bytes = [0; 1];
-    match haul_sys::try_read(&*source, 0, &mut bytes, Cache::Drop) {
+    match haul_sys::try_read(&*source, 0, &mut bytes, CacheMode::Drop) {
         Err(error) if error.is(Errno::OPNOTSUPP) => {
             // The kernel doesn't know the flag. The caller gets the error.
             let Outcome::Read { result, .. } =
-                run_one(&mut engine, read(0, &source, 0, BLOCK, Cache::Drop).call)
+                run_one(&mut engine, read(0, &source, 0, BLOCK, CacheMode::Drop).call)
             else {
                 panic!("not a read")
             };
@@ -96,7 +96,7 @@ fn what_is_to_leave_no_trace_in_the_cache_is_copied_too() {
         outcome => {
             outcome.unwrap();
             chill(&source);
-            copy(&mut engine, &source, &ground.target(c"target"), 1 << 20, Cache::Drop);
+            copy(&mut engine, &source, &ground.target(c"target"), 1 << 20, CacheMode::Drop);
             assert!(ground.content("target") == pattern(1, 0, 1 << 20));
             assert!(engine.misses() > 0);
         }
@@ -113,7 +113,8 @@ fn data_that_is_never_there_is_waited_for_in_the_end() {
         let mut engine = Retry::new(64);
         forbid(libc::SYS_preadv2, libc::EAGAIN);
         let began = Instant::now();
-        let done = run(&mut engine, (0..32).map(|n| read(n, &source, n as usize * 1000, 1000, Cache::Keep)));
+        let done =
+            run(&mut engine, (0..32).map(|n| read(n, &source, n as usize * 1000, 1000, CacheMode::Keep)));
         assert_eq!(done.len(), 32);
         for done in done {
             let Outcome::Read { buffer, result } = done.outcome else { panic!("not a read") };
@@ -137,7 +138,7 @@ fn where_waiting_cannot_be_refused_the_read_waits() {
         let source = ground.file(c"source", 1, 200_000);
         let mut engine = Retry::new(8);
         forbid(libc::SYS_preadv2, libc::EOPNOTSUPP);
-        copy(&mut engine, &source, &ground.target(c"target"), 200_000, Cache::Keep);
+        copy(&mut engine, &source, &ground.target(c"target"), 200_000, CacheMode::Keep);
         assert!(ground.content("target") == pattern(1, 0, 200_000));
         assert_eq!((engine.misses(), engine.insisted()), (4, 4));
     });
@@ -154,12 +155,12 @@ fn direct_reads_are_not_tried_for_long() {
     let source = cold(&ground, c"source", 1, 200_000);
     set_direct(&source);
     let target = ground.target(c"target");
-    copy(&mut engine, &source, &target, 200_000, Cache::Keep);
+    copy(&mut engine, &source, &target, 200_000, CacheMode::Keep);
     assert!(ground.content("target") == pattern(1, 0, 200_000));
     assert!(engine.misses() <= 8, "{} misses for 4 blocks", engine.misses());
     let worker = thread::spawn(move || {
         forbid(libc::SYS_preadv2, libc::EAGAIN);
-        let outcome = run_one(&mut engine, read(0, &source, 0, BLOCK, Cache::Keep).call);
+        let outcome = run_one(&mut engine, read(0, &source, 0, BLOCK, CacheMode::Keep).call);
         let Outcome::Read { buffer, result } = outcome else { panic!("not a read") };
         assert_eq!(result.unwrap(), Some(BLOCK));
         assert_eq!(buffer.bytes(), pattern(1, 0, BLOCK));
@@ -178,7 +179,7 @@ fn a_read_that_fails_later_is_reported() {
         let mut engine = Retry::new(8);
         forbid(libc::SYS_preadv2, libc::EAGAIN);
         engine.submit(pair(&source, &target, 0, 1000)).unwrap();
-        engine.submit(read(2, &source, 0, 1000, Cache::Keep)).unwrap();
+        engine.submit(read(2, &source, 0, 1000, CacheMode::Keep)).unwrap();
         assert_eq!(engine.in_flight(), 2);
         forbid(libc::SYS_preadv2, libc::EIO);
         let mut done = Vec::new();
@@ -212,7 +213,7 @@ fn dropping_it_with_reads_waiting_frees_everything() {
         for _ in 0..50 {
             let mut engine = Retry::new(256);
             for token in 0..255 {
-                engine.submit(read(token, &source, 0, 1000, Cache::Keep)).unwrap();
+                engine.submit(read(token, &source, 0, 1000, CacheMode::Keep)).unwrap();
             }
             assert_eq!((engine.in_flight(), Arc::strong_count(&source)), (255, 256));
         }

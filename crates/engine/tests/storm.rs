@@ -26,8 +26,10 @@ use std::thread;
 use std::time::Duration;
 
 use ground::{Ground, address, operation_of, pattern, say};
-use haul_engine::{Call, Choice, Done, ENGINES, Engine, Faulty, Mischief, Op, Outcome, Setup, Wait};
-use haul_sys::{Buffer, Cache, Error, Fd, Name, Open, Operation, Pipe};
+use haul_engine::{
+    Call, Done, ENGINES, Engine, EngineChoice, EngineSetup, Faulty, Mischief, Op, Outcome, Wait,
+};
+use haul_sys::{Buffer, CacheMode, Error, Fd, Name, Open, Operation, Pipe};
 use haul_testkit::random::{self, Random, Rng, seeded};
 
 const WORKERS: usize = 4;
@@ -46,7 +48,7 @@ macro_rules! storms {
     ($($module:ident $engine:ident $about:literal;)+) => {
         $(#[test]
         fn $module() {
-            crate::storm(haul_engine::Choice::$engine);
+            crate::storm(haul_engine::EngineChoice::$engine);
         })+
     };
 }
@@ -65,7 +67,7 @@ struct Sea {
     injected: AtomicUsize,
 }
 
-fn storm(choice: Choice) {
+fn storm(choice: EngineChoice) {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).unwrap();
     let limit = haul_sys::raise_descriptor_limit(65_536);
     assert!(limit > 8192, "{limit} descriptors are not enough");
@@ -81,7 +83,7 @@ fn storm(choice: Choice) {
     }
 }
 
-fn all_workers(choice: Choice, seed: u64) {
+fn all_workers(choice: EngineChoice, seed: u64) {
     let ground = Ground::new();
     let place = ground.place.path().to_owned();
     let names = |what| (0..FILES).map(move |n| CString::new(format!("{what}{n}")).unwrap());
@@ -100,7 +102,7 @@ fn all_workers(choice: Choice, seed: u64) {
     let made: Vec<_> = (0..WORKERS).map(|_| make(choice)).collect();
     let Some(engines) = made.into_iter().collect::<Option<Vec<_>>>() else { return };
     let depth = engines[0].caps().depth;
-    assert!(depth == DEPTH || choice == Choice::Sync, "made for {DEPTH}, takes {depth}");
+    assert!(depth == DEPTH || choice == EngineChoice::Sync, "made for {DEPTH}, takes {depth}");
     let workers: Vec<_> = engines
         .into_iter()
         .enumerate()
@@ -123,10 +125,10 @@ fn all_workers(choice: Choice, seed: u64) {
     assert_eq!(open_below(&place), 0);
 }
 
-fn make(choice: Choice) -> Option<Box<dyn Engine>> {
+fn make(choice: EngineChoice) -> Option<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).unwrap();
     haul_testkit::or_skip!(
-        listed.make(&Setup::of_depth(DEPTH)),
+        listed.make(&EngineSetup::of_depth(DEPTH)),
         format_args!("the kernel refuses {}", listed.name)
     )
 }
@@ -169,14 +171,14 @@ impl<'a> Worker<'a> {
             let min = self.random.random_range(0..=depth);
             self.engine.reap(min, &mut done).unwrap();
             assert!(done.len() >= min);
-            self.settle(&mut done);
+            self.retire(&mut done);
             self.fill(&mut next);
             if self.random.random_bool(0.5) {
                 self.engine.flush().unwrap();
             }
         }
         self.engine.reap(self.engine.in_flight(), &mut done).unwrap();
-        self.settle(&mut done);
+        self.retire(&mut done);
         assert!(self.outstanding.is_empty(), "never came back: {:?}", self.outstanding);
         assert_eq!(self.engine.in_flight(), 0);
         // Fill it once more and drop it while full.
@@ -205,7 +207,7 @@ impl<'a> Worker<'a> {
         let (directory, name) = (Arc::clone(&self.sea.ground.directory), self.sea.names[which].as_c_str());
         let kind = random.random_range(0..200);
         let mut buffer = || self.buffers.pop().unwrap_or_else(|| Buffer::new(BUFFER_BYTES));
-        let cache = Cache::Keep;
+        let cache = CacheMode::Keep;
         let call = match kind {
             0 => Call::Synchronize { file: target },
             1..10 => Call::Stat { file: source },
@@ -233,7 +235,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Checks the completions.
-    fn settle(&mut self, done: &mut Vec<Done>) {
+    fn retire(&mut self, done: &mut Vec<Done>) {
         for Done { token, outcome } in done.drain(..) {
             let asked = self.outstanding.remove(&token).expect("a token came back twice, or was never given");
             assert_eq!(operation_of(&outcome), asked.0);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use ground::{Ground, address, duplicate, forbid, pattern, read, run_one, write};
-use haul_engine::{Call, Choice, Done, Engine, Op, Outcome, Placement, Setup, Sync, Uring, make};
+use haul_engine::{Call, Done, Engine, EngineChoice, EngineSetup, Op, Outcome, Placement, Sync, Uring, make};
 use haul_sys::{Errno, Fd, Open};
 use haul_testkit::{or_skip, record_skip, skip};
 
@@ -274,7 +274,7 @@ fn a_ring_that_is_refused_becomes_sync_and_says_why() {
     ] {
         let made = thread::spawn(move || {
             forbid(libc::SYS_io_uring_setup, errno);
-            make(Choice::Uring, &Setup::of_depth(64))
+            make(EngineChoice::Uring, &EngineSetup::of_depth(64))
         });
         let mut made = made.join().unwrap();
         assert_eq!(made.engine.caps().name, Sync::NAME);
@@ -286,7 +286,7 @@ fn a_ring_that_is_refused_becomes_sync_and_says_why() {
         copy(&mut *made.engine, &source, &target, 1000, 100);
         assert_eq!(ground.content("target"), pattern(1, 0, 1000));
     }
-    let made = make(Choice::Uring, &Setup::of_depth(64));
+    let made = make(EngineChoice::Uring, &EngineSetup::of_depth(64));
     assert_eq!((made.engine.caps().name, made.note), (Uring::NAME, None));
 }
 

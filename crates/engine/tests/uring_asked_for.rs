@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use ground::{Ground, pair_through, pattern};
 use haul_engine::{
-    Call, Choice, Done, Engine, Faulty, Mischief, Op, Ops, Outcome, Record, Setup, Uring, Used, make,
+    Call, CountingEngine, Done, Engine, EngineChoice, EngineSetup, Faulty, Mischief, Op, Ops, Outcome, Uring,
+    Used, make,
 };
 use haul_sys::{Advice, Buffer, Fd};
 use haul_testkit::{or_skip, skip};
@@ -21,7 +22,7 @@ const BLOCK: usize = 64 << 10;
 const BLOCKS: u64 = 4;
 
 /// Creates the engine, or records a skip.
-fn made(setup: &Setup) -> Option<Uring> {
+fn made(setup: &EngineSetup) -> Option<Uring> {
     or_skip!(Uring::with_setup(setup), "the kernel refuses a ring")
 }
 
@@ -68,7 +69,7 @@ fn copy(engine: &mut dyn Engine, ground: &Ground, round: u64, flushing: bool, bu
 #[test]
 fn pairs_registered_buffers_and_direct_descriptors_are_used_when_asked_for() {
     let ground = Ground::new();
-    let setup = Setup { ops: Some(Ops::Multi), direct_descriptors: true, ..Setup::of_depth(8) };
+    let setup = EngineSetup { ops: Some(Ops::Multi), direct_descriptors: true, ..EngineSetup::of_depth(8) };
     let Some(mut engine) = made(&setup) else { return };
     assert!(engine.caps().pairs);
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
@@ -85,7 +86,7 @@ fn pairs_registered_buffers_and_direct_descriptors_are_used_when_asked_for() {
 #[test]
 fn nothing_of_it_is_used_otherwise() {
     let ground = Ground::new();
-    let Some(mut engine) = made(&Setup::of_depth(8)) else { return };
+    let Some(mut engine) = made(&EngineSetup::of_depth(8)) else { return };
     assert!(!engine.caps().pairs);
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
     copy(&mut engine, &ground, 0, true, &mut buffers);
@@ -95,7 +96,7 @@ fn nothing_of_it_is_used_otherwise() {
 #[test]
 fn a_batch_is_passed_on_and_waited_for_in_one_call() {
     let ground = Ground::new();
-    let setup = Setup { ops: Some(Ops::Batch), ..Setup::of_depth(8) };
+    let setup = EngineSetup { ops: Some(Ops::Batch), ..EngineSetup::of_depth(8) };
     let Some(mut engine) = made(&setup) else { return };
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
     let (mut before, mut single) = (0, 0);
@@ -112,13 +113,13 @@ fn a_batch_is_passed_on_and_waited_for_in_one_call() {
 #[test]
 fn the_counts_are_those_of_the_engine_inside() {
     let ground = Ground::new();
-    let setup = Setup { ops: Some(Ops::Batch), direct_descriptors: true, ..Setup::of_depth(8) };
-    let made = make(Choice::Uring, &setup);
+    let setup = EngineSetup { ops: Some(Ops::Batch), direct_descriptors: true, ..EngineSetup::of_depth(8) };
+    let made = make(EngineChoice::Uring, &setup);
     if let Some(note) = made.note {
         skip!("{note}");
     }
     let none = Mischief { seed: 1, errors: 0, shorts: 0, delays: 0, reorder: false };
-    let mut engine: Box<dyn Engine> = Box::new(Record::new(Faulty::new(made.engine, none)));
+    let mut engine: Box<dyn Engine> = Box::new(CountingEngine::new(Faulty::new(made.engine, none)));
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
     engine.register(&mut buffers).unwrap();
     copy(&mut engine, &ground, 0, false, &mut buffers);

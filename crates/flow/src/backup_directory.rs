@@ -1,4 +1,4 @@
-//! A directory that receives what a run replaces or deletes in another one (`--backup-dir`).
+//! A directory for the entries that a run replaces or deletes in another one (`--backup-dir`).
 //!
 //! Files keep their paths below the target. The directories above them are made when the first file
 //! needs them, with owner and mode of those in the target. What is replaced gets a second name in
@@ -20,7 +20,7 @@ use crate::leftovers::sweep;
 use crate::lock;
 use crate::operand::Split;
 
-/// Where a backup is, and of what.
+/// Location of a backup and of its original.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BackupPlace {
     /// The directory that receives files. It may be missing, but not the one above it.
@@ -31,17 +31,17 @@ pub struct BackupPlace {
     pub target: CString,
 }
 
-/// A directory for what is replaced or deleted.
+/// A directory for replaced and deleted entries.
 #[derive(Debug)]
 pub struct BackupDirectory {
     place: BackupPlace,
     /// The directories made or found so far, by their paths below the target.
-    known: Mutex<HashMap<Vec<u8>, Pair>>,
+    known: Mutex<HashMap<Vec<u8>, BackupPair>>,
 }
 
 /// A directory of the target and the one that its files are kept in.
 #[derive(Clone, Debug)]
-struct Pair {
+struct BackupPair {
     original: Arc<Fd>,
     backup: Arc<Fd>,
 }
@@ -117,7 +117,7 @@ impl BackupDirectory {
         Ok(pair.backup)
     }
 
-    fn top(&self) -> Result<Pair, Error> {
+    fn top(&self) -> Result<BackupPair, Error> {
         let split = Split::of(&self.place.directory);
         let above = if split.display.is_empty() { b"." } else { split.display };
         let above = open_path(&c_string(above), Open::SEARCH.following())?;
@@ -126,11 +126,12 @@ impl BackupDirectory {
             return Err(Error::new(Operation::Openat, what, Errno::STALE));
         }
         let original = open_path(&self.place.target, Open::SEARCH.following())?;
-        Pair { original: Arc::new(original), backup: Arc::new(above) }.named(&c_string(split.base()), None)
+        BackupPair { original: Arc::new(original), backup: Arc::new(above) }
+            .named(&c_string(split.base()), None)
     }
 }
 
-impl Pair {
+impl BackupPair {
     /// Finds or makes the directory for those of an entry of the target.
     fn below(&self, name: &CStr) -> Result<Self, Error> {
         let original = Arc::new(open(&*self.original, name, Open::SEARCH)?);
@@ -180,7 +181,7 @@ fn replacing(backup: &Fd, name: &CStr, put: impl Fn() -> Result<(), Error>) -> R
     }
 }
 
-/// Renames what an earlier run has kept to the first free of `NAME.~1~`, `NAME.~2~` and so on.
+/// Renames an earlier run's backup to the first free of `NAME.~1~`, `NAME.~2~` and so on.
 fn move_aside(backup: &Fd, name: &CStr) -> Result<(), Error> {
     let mut number = 1_u32;
     loop {

@@ -4,14 +4,14 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Name, Names};
+use haul_sys::{EntryType, Name, NameArena};
 
 use crate::node::{DirNode, Entry};
 
 /// Some entries of a listing.
 #[derive(Clone)]
 pub struct Batch {
-    names: Arc<Names>,
+    names: Arc<NameArena>,
     range: Range<usize>,
     /// True if the entries whose type the listing doesn't give were stat'ed, and are
     /// not directories.
@@ -21,13 +21,13 @@ pub struct Batch {
 impl Batch {
     /// Returns a batch of all entries in a list.
     #[must_use]
-    pub fn whole(names: Names) -> Self {
+    pub fn whole(names: NameArena) -> Self {
         Self { range: 0..names.len(), names: Arc::new(names), looked_at: false }
     }
 
     /// Returns a batch of one entry that was stat'ed and is not a directory.
     pub(crate) fn looked_at(name: &CStr, kind: EntryType) -> Self {
-        Self { looked_at: true, ..Self::whole(Names::of(name, kind)) }
+        Self { looked_at: true, ..Self::whole(NameArena::of(name, kind)) }
     }
 
     /// Returns a batch of some of the entries, by their indices in the list.

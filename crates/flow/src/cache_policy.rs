@@ -1,7 +1,7 @@
 //! Cache policy: whether a file's data goes through the page cache or past it, and what it
 //! leaves there.
 //!
-//! By default data goes through the cache, and the kernel decides what stays. Two switches
+//! By default data goes through the cache, and the kernel decides which pages stay. Two switches
 //! change that:
 //! - [`Switches::direct`] bypasses the cache. It falls back to the cache if a file system has no
 //!   direct I/O, or has none for these two files. Direct transfers are whole sectors, so the last
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::lock::lock;
-use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd};
+use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd};
 use haul_sys::{advise, bypass_cache, cached_bytes, direct_alignment, use_cache, write_back};
 
 use crate::config::Switches;
@@ -47,7 +47,7 @@ pub(crate) struct Tail {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// How to write a range of a block.
+/// The next write of a range of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Writable {
     /// Write this range now.
@@ -59,7 +59,7 @@ pub(crate) enum Writable {
 /// Pages to drop from the page cache when the file is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tidies {
-    /// Drop nothing: the kernel decides what stays.
+    /// Drop nothing: the kernel decides which pages stay.
     Nothing,
     /// The target's. Some of the source's were cached before.
     Target,
@@ -121,13 +121,13 @@ impl CachePolicy {
     }
 
     /// Returns whether a transfer should leave its pages in the cache.
-    pub(crate) fn cache(&self) -> Cache {
-        if self.drops.load(Ordering::Relaxed) { Cache::Drop } else { Cache::Keep }
+    pub(crate) fn cache(&self) -> CacheMode {
+        if self.drops.load(Ordering::Relaxed) { CacheMode::Drop } else { CacheMode::Keep }
     }
 
     /// Returns true if data goes through the cache, and stays there while the file is moved.
     pub(crate) fn uses_cache(&self) -> bool {
-        self.sector_bytes() == 0 && self.cache() == Cache::Keep
+        self.sector_bytes() == 0 && self.cache() == CacheMode::Keep
     }
 
     /// Rounds `length` down to whole sectors. Returns it unchanged if data goes through the cache.

@@ -1,36 +1,36 @@
-//! How a run uses the machine, and which entries it leaves out: plain data, lowered once from what
-//! the user typed.
+//! Configuration of a run: its use of the machine and its selection of entries. Plain data, lowered
+//! once from the command line.
 
-use haul_engine::{Choice, Ops};
+use haul_engine::{EngineChoice, Ops};
 
 use crate::limits::Limits;
 use crate::selection::Selection;
 
-/// How a run uses the machine, and what it leaves out. Fields left `None` are chosen by the run and
-/// logged under `--debug`.
+/// A run's use of the machine, and its selection. Values for fields left `None` are chosen by the
+/// run and logged under `--debug`.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Config {
     /// Number of workers.
     pub jobs: Option<usize>,
-    /// Engine of each worker. `Choice` implements `FromStr` for the names of `--engine`.
-    pub engine: Choice,
+    /// Engine of each worker. `EngineChoice` implements `FromStr` for the names of `--engine`.
+    pub engine: EngineChoice,
     /// Operations in flight per worker, for asynchronous engines.
     pub queue_depth: Option<usize>,
     /// Size of one read or write, in bytes.
     pub block_bytes: Option<usize>,
     /// Files a worker keeps open ahead of the one it copies, to keep the disk busy.
     pub look_ahead: Option<usize>,
-    /// How asynchronous engines use their operations.
+    /// Mode of submission of asynchronous engines.
     pub ops: Option<Ops>,
     /// Optimisations, each on or off.
     pub switches: Switches,
     /// True if other programs go first. The program sees to that, in each of its processes
     /// (`haul_sys::lower_priority`): a run doesn't change its process.
     pub nice: bool,
-    /// Limits on what all workers and ranks do per second. `None` if there are none, and none will
-    /// be set while the run goes on. Runs with clones of one configuration share its limits.
+    /// Rate limits of all workers and ranks together. `None` if there are none, and none will
+    /// be set during the run. Runs with clones of one configuration share its limits.
     pub limits: Option<Limits>,
-    /// Which entries are left out.
+    /// The entries to skip.
     pub selection: Selection,
 }
 
@@ -78,7 +78,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             jobs: None,
-            engine: Choice::Auto,
+            engine: EngineChoice::Auto,
             queue_depth: None,
             block_bytes: None,
             look_ahead: None,

@@ -32,8 +32,9 @@ use std::sync::Once;
 use std::time::Duration;
 
 use haul_sys::{
-    DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Operation, Pinned, Result, Special, Stat,
-    Timestamp, change_mode, clock, effective_identity, open, precise_clock, remove, stat, temporary_name,
+    DirectoryReader, Errno, Error, Fd, FileType, Mode, NameArena, Open, Operation, Pinned, Result, Special,
+    Stat, Timestamp, change_mode, clock, effective_identity, open, precise_clock, remove, stat,
+    temporary_name,
 };
 
 /// Maximum rounding error of a file's times, in seconds (vfat).
@@ -188,7 +189,7 @@ fn stale(found: &Stat) -> Error {
 }
 
 fn is_empty(directory: &Fd) -> Result<bool> {
-    let mut names = Names::new();
+    let mut names = NameArena::new();
     // A read may bring nothing but `.` and `..` although more entries follow.
     while names.is_empty() && DirectoryReader::new().read(directory, &mut names, 1)? {}
     Ok(names.is_empty())

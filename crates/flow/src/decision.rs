@@ -1,5 +1,5 @@
-//! Arguments and results of the methods of `Tool` (`tool.rs`): what the framework tells a tool
-//! about an entry, and what the tool decides.
+//! Arguments and results of the methods of `Tool` (`tool.rs`): the framework's data about an entry,
+//! and the tool's decisions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::selection::Scope;
 #[derive(Clone, Default)]
 pub struct Policy {
     /// Order in which workers take jobs.
-    pub order: Order,
+    pub order: JobOrder,
     /// True if workers are started when jobs wait, so that a run over a few small files has only
     /// one. False if the tool may wait for something other than files: then all are there from the
     /// beginning.
     pub starts_workers_late: bool,
-    /// While this gauge is over its limit, no worker takes a job as long as another one is in hand.
+    /// While this gauge is over its limit, no worker takes a job before all others are done.
     pub backpressure: Option<Gauge>,
-    /// How many closed files may wait for [`Tool::close_file`](crate::Tool::close_file).
+    /// Bounds on the closed files that wait for [`Tool::close_file`](crate::Tool::close_file).
     pub closed_waiting: ClosedWaiting,
     /// True if files are flushed in the end: large ones are written to disk while they are copied.
     pub writes_back: bool,
@@ -43,13 +43,13 @@ pub struct ClosedWaiting {
     pub files_max: usize,
     /// Maximum length of all of them, in bytes.
     pub bytes_max: u64,
-    /// How long the first of them may wait, as long as others are closed.
+    /// Maximum time the oldest of them waits, while further files are closed.
     pub age_max: Duration,
 }
 
 /// Order in which the workers of a process take jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum JobOrder {
     /// Each worker has its own part of the tree, and steals when that is done.
     #[default]
     WorkStealing,
@@ -67,8 +67,8 @@ pub enum Plan {
     Read(Probe),
     /// Let the tool handle it in one call: `Tool::handle`.
     Handle,
-    /// The same for an entry that may block for any length of time, like a FIFO that is read: the
-    /// worker has nothing else in hand then, and others do the rest.
+    /// The same for an entry that may block for any length of time, like a read from a FIFO: the
+    /// worker has no other work in progress then, and others do the rest.
     HandleAlone,
     /// Skip it. If it failed, the tool has reported that.
     Skip,
@@ -98,9 +98,9 @@ impl Probe {
     }
 }
 
-/// How the framework failed on an entry.
+/// A failure of the framework on an entry.
 #[derive(Clone, Copy, Debug)]
-pub enum Failure<'a> {
+pub enum EntryFailure<'a> {
     /// Its type is unknown, because `stat` failed: it was deleted, or is a dangling link.
     Classify(&'a Error),
     /// The directory could not be opened or stat'ed.
@@ -128,7 +128,7 @@ pub enum Failure<'a> {
     CloseSource(&'a Error),
 }
 
-impl Failure<'_> {
+impl EntryFailure<'_> {
     /// Returns true if a file planned as [`Plan::Read`] will not reach `Tool::open_file`.
     #[must_use]
     pub fn is_before_open_file(self) -> bool {
@@ -173,7 +173,7 @@ pub struct OpenDir<'a> {
     pub source: Result<&'a Arc<Fd>, &'a Error>,
     /// Result of `stat`.
     pub stat: &'a Stat,
-    /// What the run's selection says about its entries; `None` if all are kept.
+    /// The selection's rules for its entries; `None` if all are kept.
     pub scope: Option<&'a Arc<Scope>>,
 }
 
@@ -200,7 +200,7 @@ pub struct OpenSource<'a> {
     pub first: Option<&'a [u8]>,
 }
 
-/// What to do with an opened directory.
+/// The tool's decision about an opened directory.
 pub enum Enter<D> {
     /// Visit its entries.
     Visit(D),
@@ -215,7 +215,7 @@ pub enum Enter<D> {
 pub enum Transfer {
     /// There is nothing to move.
     Nothing,
-    /// Read in blocks, show them to the tool, and write what it wants.
+    /// Read in blocks, show them to the tool, and write the bytes it selects.
     Blocks(Holes),
     /// Copy inside the kernel, or in blocks where the kernel can't.
     Kernel(Holes),
@@ -243,7 +243,7 @@ pub enum Holes {
     Skip,
 }
 
-/// What to do with a file that was opened and stat'ed.
+/// The tool's decision about a file that was opened and stat'ed.
 pub enum Start<F> {
     /// Copy its content to a target.
     Move {
@@ -308,7 +308,7 @@ pub struct Block<'a> {
     pub other: &'a [u8],
 }
 
-/// How much of a block to write to the target.
+/// The part of a block to write to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// All of it.

@@ -147,12 +147,12 @@ impl DirHandle {
 #[derive(Debug)]
 pub struct DirCache {
     capacity: usize,
-    queue: Mutex<Queue>,
+    queue: Mutex<EvictionQueue>,
 }
 
 /// Directories in the order they were opened. Some may have been closed since.
 #[derive(Debug, Default)]
-struct Queue {
+struct EvictionQueue {
     entries: VecDeque<Weak<DirHandle>>,
     /// Upper bound of how many are open: a directory that was dropped without being closed is
     /// noticed at the next sweep.
@@ -163,10 +163,10 @@ impl DirCache {
     /// Creates a cache of at most `capacity` open directories.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, queue: Mutex::new(Queue::default()) }
+        Self { capacity, queue: Mutex::new(EvictionQueue::default()) }
     }
 
-    /// Holds an operand's directory. `display` is what messages put before the names in it.
+    /// Holds an operand's directory. `display` is the prefix of its names in messages.
     ///
     /// # Errors
     /// If it can't be opened or stat'ed.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::plan;
 
-/// Time after which half of what is left of a batch is shared with an idle worker. Sooner, waking
-/// it costs more than it gains.
+/// Time after which half of the rest of a batch is shared with an idle worker. Sooner, waking it
+/// costs more than it gains.
 const LONG_BATCH: Duration = Duration::from_micros(500);
 
 /// Properties of a job that a driver needs to order it.
@@ -20,7 +20,7 @@ pub trait JobWeight {
 
 /// Hands out jobs.
 ///
-/// A run begins with worker 0, which starts others when [`recruit`](Self::recruit) says so.
+/// A run begins with worker 0, which starts others when [`recruit`](Self::recruit) returns true.
 ///
 /// Termination: only workers that are not waiting share jobs or start workers (and the caller
 /// shares some, before worker 0 starts). Once every worker waits and no job is queued, no job can
@@ -51,7 +51,7 @@ pub trait Driver<J: JobWeight + Send>: Sync {
         false
     }
 
-    /// Returns true if a worker should share half of what is left of a batch that it has had since
+    /// Returns true if a worker should share half of the rest of a batch that it has had since
     /// `taken`.
     fn should_split(&self, taken: Instant) -> bool {
         self.has_idle_worker() && taken.elapsed() > LONG_BATCH

@@ -93,12 +93,12 @@ const CALLS_PER_WORKER: u64 = 2;
 /// suit the server.
 const LOW_LATENCY: f64 = 0.7;
 
-/// What a run has done so far.
+/// Progress of a run so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct RunProgress {
     /// Time since it began.
     pub(crate) elapsed: Duration,
-    /// What this process has used of the processors.
+    /// CPU usage of this process.
     pub(crate) usage: Usage,
     /// Steps of all workers.
     pub(crate) steps: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Progress {
     pub(crate) call_times: CallTimes,
 }
 
-/// What a run did for a while.
+/// Measurements over one interval.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     workers: usize,
@@ -121,14 +121,14 @@ struct Observation {
     is_network: bool,
 }
 
-/// What is done with the next observation.
+/// Use of the next observation.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// Another number of workers may be wanted, from this time on.
     Steady(Duration),
-    /// The number has just changed. This is what was before.
+    /// The number has just changed. Holds the observation before that.
     Changed(Observation),
-    /// It is compared with what was before.
+    /// Compares it with the one before the change.
     Trying(Observation),
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Growth {
     /// Number of workers that a run begins with.
     first: usize,
     most: usize,
-    last: Progress,
+    last: RunProgress,
     /// When the next look at a run may be worthwhile.
     next_look: Duration,
     /// True if the run was waiting in the latest observation. The first of a run is of its start.
@@ -148,7 +148,7 @@ pub(crate) struct Growth {
     phase: Phase,
     failures: u32,
     /// When the latency was last measured; `None` before the first time.
-    measured: Option<Progress>,
+    measured: Option<RunProgress>,
     /// Number of workers that there were before the latency was too high.
     held_back: Option<usize>,
     /// True if the latency limit has just changed the number: calls begun before that don't count.
@@ -159,7 +159,7 @@ pub(crate) struct Growth {
 impl Growth {
     /// Begins with an unobserved run, of `first` workers now and at most `most`.
     pub(crate) fn new(first: usize, most: usize) -> Self {
-        let (last, phase) = (Progress::default(), Phase::Steady(Duration::ZERO));
+        let (last, phase) = (RunProgress::default(), Phase::Steady(Duration::ZERO));
         Self {
             processors: None,
             first,
@@ -186,14 +186,14 @@ impl Growth {
         elapsed >= self.next_look
     }
 
-    /// Ignores what the run has done until now.
-    pub(crate) fn restart_observation(&mut self, now: Progress) {
+    /// Ignores the run's progress until now.
+    pub(crate) fn restart_observation(&mut self, now: RunProgress) {
         self.last = now;
         self.next_look = now.elapsed + PERIOD;
     }
 
     /// Returns the number of workers that the latency asks for; `None` if it asks for nothing.
-    pub(crate) fn regulate(&mut self, now: Progress, workers: usize) -> Option<usize> {
+    pub(crate) fn regulate(&mut self, now: RunProgress, workers: usize) -> Option<usize> {
         let Some(max) = now.latency_max else {
             // The limit was lifted: restore the number from before it.
             let before = self.held_back.take()?;
@@ -231,7 +231,7 @@ impl Growth {
     }
 
     /// Restarts growth a moment after the latency limit has changed the number of workers.
-    fn restart_growth(&mut self, now: Progress, workers: usize) -> usize {
+    fn restart_growth(&mut self, now: RunProgress, workers: usize) -> usize {
         self.restart_observation(now);
         self.phase = Phase::Steady(now.elapsed + PAUSE);
         workers
@@ -239,7 +239,7 @@ impl Growth {
 
     /// Returns the mean latency of the slower side since it was last measured, if there were enough
     /// calls.
-    fn latency(&mut self, now: Progress, workers: usize) -> Option<Duration> {
+    fn latency(&mut self, now: RunProgress, workers: usize) -> Option<Duration> {
         let enough = CALLS_PER_WORKER * workers as u64;
         let last = self.measured.get_or_insert(now);
         let sides = now.call_times.into_iter().zip(last.call_times);
@@ -249,13 +249,13 @@ impl Growth {
         slower.max().filter(|_| now.elapsed.saturating_sub(last.elapsed) >= LATENCY_PERIOD)
     }
 
-    /// Returns what to log about the latest decision for the latency, once.
+    /// Returns the log message about the latest decision for the latency, once.
     pub(crate) fn take_remark(&mut self) -> Option<String> {
         self.remark.take()
     }
 
     /// Observes a run of `workers`, all of which have work. Returns how many there should be.
-    pub(crate) fn observe(&mut self, now: Progress, workers: usize) -> usize {
+    pub(crate) fn observe(&mut self, now: RunProgress, workers: usize) -> usize {
         let Some(seen) = self.observation(now, workers) else {
             self.next_look = now.elapsed + RETRY;
             return workers;
@@ -288,8 +288,8 @@ impl Growth {
         wanted
     }
 
-    /// Returns what was done since the latest observation, if that is enough to say something.
-    fn observation(&mut self, now: Progress, workers: usize) -> Option<Observation> {
+    /// Returns the observation of the time since the latest one, if it is long enough.
+    fn observation(&mut self, now: RunProgress, workers: usize) -> Option<Observation> {
         let elapsed = now.elapsed.saturating_sub(self.last.elapsed);
         let steps = now.steps.saturating_sub(self.last.steps);
         if elapsed < PERIOD || steps < STEPS_PER_WORKER * workers as u64 {
@@ -362,7 +362,7 @@ mod tests {
         width: f64,
         work: Duration,
         waits: bool,
-        /// How often a step that waits does so.
+        /// Number of waits of a step that waits.
         waits_per_step: u64,
         /// Share of the speed that each worker beyond one per processor costs, by its locks.
         contention: f64,
@@ -387,7 +387,7 @@ mod tests {
         }
 
         /// Runs for `length`.
-        fn run_on(self, run: &mut Run, length: Duration) {
+        fn run_on(self, run: &mut SimulatedRun, length: Duration) {
             const TICK: Duration = Duration::from_micros(500);
             let end = run.now.elapsed + length;
             while run.now.elapsed < end {
@@ -405,28 +405,28 @@ mod tests {
         }
 
         /// Runs for `length` and returns the run.
-        fn run(self, most: usize, length: Duration) -> Run {
-            let mut run = Run::new(most);
+        fn run(self, most: usize, length: Duration) -> SimulatedRun {
+            let mut run = SimulatedRun::new(most);
             self.run_on(&mut run, length);
             run
         }
     }
 
     /// A run, on one device after the other.
-    struct Run {
+    struct SimulatedRun {
         growth: Growth,
         workers: usize,
         /// When their number last changed.
         changed: Duration,
-        now: Progress,
+        now: RunProgress,
         steps: f64,
     }
 
-    impl Run {
+    impl SimulatedRun {
         /// Begins, with at most `most` workers.
         fn new(most: usize) -> Self {
             let growth = Growth { processors: Some(PROCESSORS), ..Growth::new(FIRST, most) };
-            let (now, steps) = (Progress::default(), 0.0);
+            let (now, steps) = (RunProgress::default(), 0.0);
             Self { growth, workers: FIRST, changed: Duration::ZERO, now, steps }
         }
     }
@@ -448,7 +448,7 @@ mod tests {
         ] {
             let (latency, work) = (micros(latency), micros(work));
             let device = Device { latency, width, work, waits, waits_per_step: 1, contention: 0.0 };
-            let Run { workers, changed, .. } = device.run(64, Duration::from_secs(20));
+            let SimulatedRun { workers, changed, .. } = device.run(64, Duration::from_secs(20));
             assert!((least..=most).contains(&workers), "{device:?}: {workers} workers");
             if waits && width > 64.0 {
                 assert!(changed < Duration::from_millis(200), "{device:?}: {changed:?}");
@@ -459,8 +459,10 @@ mod tests {
     #[test]
     fn a_look_that_came_too_soon_is_repeated_soon() {
         let mut growth = Growth::new(4, 64);
-        let at =
-            |milliseconds| Progress { elapsed: Duration::from_millis(milliseconds), ..Progress::default() };
+        let at = |milliseconds| RunProgress {
+            elapsed: Duration::from_millis(milliseconds),
+            ..RunProgress::default()
+        };
         assert!(growth.is_due(at(10).elapsed));
         // Too few steps to say anything.
         assert_eq!(growth.observe(at(10), 4), 4);
@@ -488,7 +490,7 @@ mod tests {
 
     /// Runs with a limit on the latency, on a server that takes `service` for each call. Returns
     /// the number of workers at the end.
-    fn limit(run: &mut Run, max: Option<Duration>, service: Duration, seconds: u64) -> usize {
+    fn limit(run: &mut SimulatedRun, max: Option<Duration>, service: Duration, seconds: u64) -> usize {
         const TICK: Duration = Duration::from_millis(5);
         let end = run.now.elapsed + Duration::from_secs(seconds);
         run.now.latency_max = max;
@@ -519,7 +521,7 @@ mod tests {
     fn fewer_workers_make_calls_that_take_too_long() {
         let millis = Duration::from_millis;
         for (first, most) in [(64, 64), (FIRST, 64), (2, 2), (1, 1)] {
-            let mut run = Run::new(most);
+            let mut run = SimulatedRun::new(most);
             run.growth.first = first;
             run.workers = most;
             // No more than ten calls at once are answered within the limit.
@@ -534,7 +536,7 @@ mod tests {
 
     #[test]
     fn latency_below_the_limit_changes_nothing() {
-        let mut run = Run::new(8);
+        let mut run = SimulatedRun::new(8);
         run.workers = 8;
         assert_eq!(limit(&mut run, Some(Duration::from_millis(20)), Duration::from_millis(2), 60), 8);
         assert_eq!(run.growth.take_remark(), None);
@@ -542,7 +544,7 @@ mod tests {
 
     #[test]
     fn all_work_again_when_the_limit_is_no_more() {
-        let mut run = Run::new(16);
+        let mut run = SimulatedRun::new(16);
         (run.growth.first, run.workers) = (16, 16);
         let service = Duration::from_millis(30);
         assert_eq!(limit(&mut run, Some(Duration::from_millis(20)), service, 60), 1);
@@ -566,7 +568,7 @@ mod tests {
         let (latency, work) = (Duration::from_micros(5), Duration::from_micros(20));
         let locked = Device { latency, width: 1e9, work, waits: false, waits_per_step: 1, contention: 0.2 };
         let on_a_disk = Device { latency: 2 * work, contention: 0.0, ..locked };
-        let mut run = Run::new(64);
+        let mut run = SimulatedRun::new(64);
         locked.run_on(&mut run, Duration::from_secs(2));
         assert_eq!(run.workers, PROCESSORS);
         on_a_disk.run_on(&mut run, Duration::from_secs(2));

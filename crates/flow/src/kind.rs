@@ -1,4 +1,4 @@
-//! Kinds: what a problem or a line is, as a value to match on, and its sentence.
+//! Kinds of problems and lines: values to match on, and their sentences.
 //!
 //! Each crate has an enum of its own kinds, which [`kinds!`](crate::kinds) defines. [`Kind`] holds
 //! a variant of any of them, so that problems of all crates have one type. `Display` of a problem

@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 
 use haul_sys::{
-    DirectoryReader, EntryType, Errno, Error, Fd, FileType, Names, Open, effective_identity, open, remove,
-    stat_at,
+    DirectoryReader, EntryType, Errno, Error, Fd, FileType, NameArena, Open, effective_identity, open,
+    remove, stat_at,
 };
 
 use crate::plan::WINDOW_ENTRIES;
@@ -21,7 +21,7 @@ pub fn sweep(directory: &Fd, is_leftover: impl Fn(&CStr) -> bool) -> Result<Vec<
     let listed = open(directory, c".", Open::DIRECTORY)?;
     let (mut reader, mut found) = (DirectoryReader::new(), Vec::new());
     loop {
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         let may_be_more = reader.read(&listed, &mut names, WINDOW_ENTRIES)?;
         let may_be = |index: &usize| {
             names.entry(*index).kind != EntryType::Directory && is_leftover(names.name(*index))

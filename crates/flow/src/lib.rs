@@ -19,6 +19,7 @@ mod backup_directory;
 mod batch;
 mod cache_policy;
 mod config;
+mod context;
 mod creation;
 mod decision;
 mod directory_cache;
@@ -52,10 +53,11 @@ mod tool;
 pub use backup_directory::{BackupDirectory, BackupPlace};
 pub use batch::Batch;
 pub use config::{Config, Switches};
+pub use context::Context;
 pub use creation::{Creation, is_shared};
 pub use decision::{
-    Block, ClosedWaiting, Enter, Failure, FileRange, Finished, Handled, Holes, OpenDir, OpenSource,
-    OpenSubdir, Order, Plan, Policy, Probe, Reported, Start, Transfer, Write,
+    Block, ClosedWaiting, Enter, EntryFailure, FileRange, Finished, Handled, Holes, JobOrder, OpenDir,
+    OpenSource, OpenSubdir, Plan, Policy, Probe, Reported, Start, Transfer, Write,
 };
 pub use directory_cache::{DirCache, DirHandle};
 pub use driver::{Driver, JobWeight};
@@ -72,7 +74,9 @@ pub use operand::{Operand, Split, path_below};
 pub use plan::Precedence;
 pub use policy::{CancelToken, Gauge};
 pub use pool::Pool;
-pub use report::{EntryOutcome, EntryReport, Line, Problem, Report, RunInfo, Severity, SlowRank, Tally};
+pub use report::{
+    EntryOutcome, EntryReport, OutputLine, Problem, Reporter, RunInfo, Severity, SlowRank, Tally,
+};
 pub use room::Room;
 pub use run::{HELP_BYTES_MIN, RunSpec, continue_dir, run};
 pub use selection::{BadName, Contents, NameList, RefusedName, Scope, Selection, Selector};
@@ -81,13 +85,13 @@ pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, processors, usual_block_bytes};
 pub use sim::{Sim, simulate};
-pub use tool::{Context, DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
+pub use tool::{DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
 
 /// Result of a run. The worst status wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// Everything was done.
     Success,
-    /// Something was not done. The reporter knows what.
+    /// Something was not done. The reporter has the details.
     Failure,
 }

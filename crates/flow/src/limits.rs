@@ -1,4 +1,4 @@
-//! Limits on what a run does per second, and pauses. Both can be changed while it runs.
+//! Rate limits of a run, and pauses. Both can be changed while it runs.
 //!
 //! All workers of a process share one clock for each limit. Whatever a worker has moved or is about
 //! to begin takes the time that the limit allows for it, after everything that came before, and the
@@ -19,7 +19,7 @@
 //! the cancellation of the run.
 //!
 //! Several processes of a run share the clocks of rank 0 ([`Granter`]). What is `allowed` in a
-//! process then doesn't grow with time but with what it is granted:
+//! process then doesn't grow with time but with its grants:
 //!
 //! ```text
 //! process:  used ─► Limits::ask ─┐                          ┌► Limits::grant ─► allowed
@@ -44,7 +44,7 @@ mod latency;
 
 use crate::lock::lock;
 use crate::policy::CancelToken;
-use clock::Clock;
+use clock::LimitClock;
 pub use granter::Granter;
 use latency::Latencies;
 pub(crate) use latency::{CallTimes, Side};
@@ -75,29 +75,29 @@ impl LimitValues {
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "LimitValues", into = "LimitValues")]
 pub struct Limits {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLimits>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedLimits {
     /// True if there is a rate or a pause: otherwise workers don't touch the lock.
     is_active: AtomicBool,
     /// Number of changes so far.
     changes: AtomicU64,
     latencies: Latencies,
-    state: Mutex<State>,
+    state: Mutex<LimitState>,
     changed: Condvar,
 }
 
 /// The limits of a process or a run, and their clocks.
 #[derive(Debug, Default)]
-struct State {
+struct LimitState {
     values: LimitValues,
-    bytes: Clock,
-    operations: Clock,
+    bytes: LimitClock,
+    operations: LimitClock,
 }
 
-/// What was done or is about to be done.
+/// An amount of work, done or about to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Load {
     /// Bytes of files moved.
@@ -111,8 +111,8 @@ impl Load {
     pub(crate) const ENTRY: Self = Self { bytes: 0, operations: 1 };
 }
 
-impl State {
-    fn clocks(&mut self) -> [&mut Clock; 2] {
+impl LimitState {
+    fn clocks(&mut self) -> [&mut LimitClock; 2] {
         [&mut self.bytes, &mut self.operations]
     }
 
@@ -127,7 +127,7 @@ impl State {
         self.operations.set(rate(values.operations_per_second), now);
     }
 
-    /// Adds a load to what was used. Returns the sums of bytes and operations, to wait for.
+    /// Adds a load to the used amounts. Returns the sums of bytes and operations, to wait for.
     fn take(&mut self, load: Load, now: Instant) -> (f64, f64) {
         if self.values.is_paused {
             self.clocks().into_iter().for_each(|clock| clock.stand_still(now));
@@ -151,7 +151,7 @@ impl From<Limits> for LimitValues {
 }
 
 impl Limits {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LimitState> {
         lock(&self.shared.state)
     }
 
@@ -180,8 +180,8 @@ impl Limits {
         self.shared.changes.load(Ordering::Acquire)
     }
 
-    /// Makes rank 0's clocks decide from now on: [`Limits::ask`] returns what to request of it, and
-    /// [`Limits::grant`] takes what it grants. Requests made before are forgotten.
+    /// Makes rank 0's clocks decide from now on: [`Limits::ask`] returns the load to request of it,
+    /// and [`Limits::grant`] adds its grants. Earlier requests are forgotten.
     pub fn depend_on_grants(&self) {
         let now = Instant::now();
         self.state().clocks().into_iter().for_each(|clock| clock.depend_on_grants(now));
@@ -194,7 +194,7 @@ impl Limits {
         self.shared.changed.notify_all();
     }
 
-    /// Returns what to request of rank 0 now, if anything.
+    /// Returns the load to request of rank 0 now, if any.
     #[must_use]
     pub fn ask(&self) -> Option<Load> {
         if !self.is_active() {
@@ -205,7 +205,7 @@ impl Limits {
         (load != Load::default()).then_some(load)
     }
 
-    /// Passes on what rank 0 has granted.
+    /// Adds a grant of rank 0.
     pub fn grant(&self, load: Load) {
         let mut state = self.state();
         state.bytes.grant(load.bytes);
@@ -305,7 +305,7 @@ mod tests {
     fn a_pause_takes_no_time() {
         let begin = Instant::now();
         let at = |milliseconds| begin + Duration::from_millis(milliseconds);
-        let mut state = State::default();
+        let mut state = LimitState::default();
         let values = LimitValues { bytes_per_second: Some(1000), ..LimitValues::default() };
         state.set(values, begin);
         let wanted = state.bytes.take(1000, begin);

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An inode number alone doesn't identify a file for the length of a run: after the file is
-//! deleted, a new one may get its number. The birth time tells the two apart ([`FileKey`]).
+//! deleted, a new one may get its number. The birth time distinguishes the two ([`FileKey`]).
 //!
 //! Invariant: every waiting name is handed back exactly once, by `complete` or `abandon` (tests:
 //! `names_wait_and_are_returned_once`, `a_failed_first_gives_the_others_another_try`).
@@ -52,7 +52,7 @@ impl From<&Stat> for FileKey {
     }
 }
 
-enum Progress<W, A> {
+enum LinkProgress<W, A> {
     InProgress(Vec<W>),
     Known(A),
 }
@@ -60,7 +60,7 @@ enum Progress<W, A> {
 /// The last file that was claimed under an identity.
 struct Claimed<W, A> {
     since: Since,
-    progress: Progress<W, A>,
+    progress: LinkProgress<W, A>,
 }
 
 /// Result of a claim.
@@ -73,12 +73,12 @@ pub enum Claim<W, A> {
     /// The file is done. The caller gets its name back, with the answer.
     Known(W, A),
     /// Another file with the same inode number is in progress, although it must have been deleted
-    /// meanwhile. The caller does this name independently.
+    /// since. The caller does this name independently.
     Alone(W),
 }
 
-/// The files with several names met so far. `W` is a waiting name, `A` what waiting names need
-/// to know.
+/// The files with several names met so far. `W` is a waiting name, `A` the answer that waiting
+/// names need to know.
 pub struct LinkTable<W, A> {
     shards: [Mutex<HashMap<Identity, Claimed<W, A>>>; SHARDS],
 }
@@ -110,16 +110,16 @@ impl<W, A: Clone> LinkTable<W, A> {
         let FileKey { identity, since } = file;
         self.with_shard(identity, |files| match files.get_mut(&identity) {
             Some(claimed) if claimed.since == since => match &mut claimed.progress {
-                Progress::InProgress(waiting) => {
+                LinkProgress::InProgress(waiting) => {
                     waiting.push(waiter);
                     Claim::Waits
                 }
-                Progress::Known(answer) => Claim::Known(waiter, answer.clone()),
+                LinkProgress::Known(answer) => Claim::Known(waiter, answer.clone()),
             },
-            Some(Claimed { progress: Progress::InProgress(_), .. }) => Claim::Alone(waiter),
+            Some(Claimed { progress: LinkProgress::InProgress(_), .. }) => Claim::Alone(waiter),
             // Unknown, or known as a file that is gone.
             _ => {
-                files.insert(identity, Claimed { since, progress: Progress::InProgress(Vec::new()) });
+                files.insert(identity, Claimed { since, progress: LinkProgress::InProgress(Vec::new()) });
                 Claim::First(waiter)
             }
         })
@@ -129,9 +129,9 @@ impl<W, A: Clone> LinkTable<W, A> {
     pub fn complete(&self, file: Identity, answer: A) -> Vec<W> {
         self.with_shard(file, |files| {
             let Some(claimed) = files.get_mut(&file) else { return Vec::new() };
-            match std::mem::replace(&mut claimed.progress, Progress::Known(answer)) {
-                Progress::InProgress(waiting) => waiting,
-                Progress::Known(_) => Vec::new(),
+            match std::mem::replace(&mut claimed.progress, LinkProgress::Known(answer)) {
+                LinkProgress::InProgress(waiting) => waiting,
+                LinkProgress::Known(_) => Vec::new(),
             }
         })
     }
@@ -140,7 +140,7 @@ impl<W, A: Clone> LinkTable<W, A> {
     /// waiting names.
     pub fn abandon(&self, file: Identity) -> Vec<W> {
         self.with_shard(file, |files| match files.remove(&file) {
-            Some(Claimed { progress: Progress::InProgress(waiting), .. }) => waiting,
+            Some(Claimed { progress: LinkProgress::InProgress(waiting), .. }) => waiting,
             _ => Vec::new(),
         })
     }
@@ -148,7 +148,7 @@ impl<W, A: Clone> LinkTable<W, A> {
     /// Forgets a file whose answer no longer holds, so that the next name is the first again.
     pub fn forget(&self, file: Identity, is_stale: impl FnOnce(&A) -> bool) {
         self.with_shard(file, |files| {
-            if let Some(Claimed { progress: Progress::Known(answer), .. }) = files.get(&file)
+            if let Some(Claimed { progress: LinkProgress::Known(answer), .. }) = files.get(&file)
                 && is_stale(answer)
             {
                 files.remove(&file);

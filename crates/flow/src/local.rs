@@ -11,7 +11,7 @@
 //! ```text
 //! sharer:  push job; queued += 1; if sleepers > 0 { lock; notify one }
 //! sleeper: lock; sleepers += 1
-//!          if sleepers + resting == present && queued == 0 && feeds == 0 { over = true; notify all }
+//!          if sleepers + resting == present && queued == 0 && feeds == 0 { over; notify all }
 //!          while queued == 0 && !over { wait }
 //!          sleepers -= 1
 //! ```
@@ -37,9 +37,9 @@ use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 use haul_sys::usage;
 
-use crate::decision::{Order, Policy};
+use crate::decision::{JobOrder, Policy};
 use crate::driver::{Driver, JobWeight};
-use crate::growth::{Growth, Progress};
+use crate::growth::{Growth, RunProgress};
 use crate::limits::Limits;
 use crate::lock::lock;
 use crate::ordered_queue::OrderedQueue;
@@ -91,7 +91,7 @@ pub struct Local<J> {
     sleepers: AtomicUsize,
     /// Workers that rest: those from this number on, which the first worker never is.
     resting_from: AtomicUsize,
-    /// How many of them rest already.
+    /// Number of them that rest already.
     resting: AtomicUsize,
     present: AtomicUsize,
     /// Maximum of `present`.
@@ -151,7 +151,7 @@ impl<J: JobWeight + Send> Local<J> {
         let precedence = settings.precedence();
         let starts_late = AtomicBool::new(policy.starts_workers_late);
         Self { precedence, starts_late, ..Self::growing(settings.jobs, settings.jobs_max) }
-            .in_walk_order(policy.order == Order::Walk)
+            .in_walk_order(policy.order == JobOrder::Walk)
     }
 
     /// If `in_walk_order`, makes all workers take jobs from one ordered queue, so that they stay
@@ -271,7 +271,7 @@ impl<J: JobWeight + Send> Local<J> {
             let steps = steps.map(|queues| queues.steps.load(Ordering::Relaxed)).sum();
             let latency_max = self.limits.as_ref().and_then(Limits::latency_max);
             let call_times = self.limits.as_ref().map(Limits::call_times).unwrap_or_default();
-            let progress = Progress { elapsed, usage: usage(), steps, latency_max, call_times };
+            let progress = RunProgress { elapsed, usage: usage(), steps, latency_max, call_times };
             let working = self.working(present);
             // Nobody else is needed as long as anybody sleeps.
             let may_grow = self.workers() > self.first && self.sleepers.load(Ordering::Relaxed) == 0;

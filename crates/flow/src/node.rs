@@ -3,8 +3,9 @@
 //! A directory node is a directory that was entered and is not finished. Nodes know their parents,
 //! not their children, so a tree of any size needs only the nodes with work left.
 //!
-//! Invariant: `pending` is one for the listing, as long as it goes on, plus one for each unfinished
-//! entry, so it falls to zero exactly once, after the last child (tests: `tests/order.rs`).
+//! Invariant: `pending` is one for the listing while it is in progress, plus one for each
+//! unfinished entry, so it falls to zero exactly once, after the last child (tests:
+//! `tests/order.rs`).
 //!
 //! The types here don't depend on a tool: `D` is the tool's state for a directory, `O` the owner of
 //! entries that another process has sent. `tool.rs` has the names that tools use.
@@ -27,7 +28,7 @@ pub struct DirNode<D, O: ?Sized> {
     /// Result of `stat` when it was entered; `None` for an operand's directory, which is
     /// not visited.
     pub stat: Option<Stat>,
-    /// What the run's selection says about its entries; `None` if all are kept.
+    /// The selection's rules for its entries; `None` if all are kept.
     pub scope: Option<Arc<Scope>>,
     /// The tool's state for it.
     pub own: D,
@@ -118,13 +119,13 @@ impl<D, O: ?Sized> DirNode<D, O> {
     /// Records that `more` entries must be finished.
     pub fn expect(&self, more: usize) {
         // Relaxed: whoever adds entries still holds a count, or hasn't shared the node, so zero
-        // can't be reached meanwhile.
+        // can't be reached at the same time.
         self.pending.fetch_add(more, Ordering::Relaxed);
     }
 
     /// Records that one entry, or the listing, is finished. Returns true if it was the last.
     pub(crate) fn complete_one(&self) -> bool {
-        // Release hands on what was done in the directory; Acquire lets the last one, who finishes
+        // Release publishes the work done in the directory; Acquire lets the last one, who finishes
         // it, see all of that.
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }

@@ -28,7 +28,7 @@ pub struct OpenFile<E, F> {
     pub(crate) inspect: bool,
     /// True if it may be copied through a pipe.
     pub(crate) through_pipe: bool,
-    /// How its ranges are moved, unless that proves impossible.
+    /// Method for its ranges, unless that proves impossible.
     pub(crate) transfer: Transfer,
     /// True if the content may be read from its start to its end instead, once.
     may_be_sequential: AtomicBool,

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Error, Names, Open, c_string};
+use haul_sys::{EntryType, Error, NameArena, Open, c_string};
 
 use crate::directory_cache::{DirCache, DirHandle};
 
@@ -14,7 +14,7 @@ pub struct Operand<D> {
     /// The directory they are in.
     pub place: Arc<DirHandle>,
     /// Their names there. `.`, `..` and `/` are names as well, and trailing slashes may follow.
-    pub names: Names,
+    pub names: NameArena,
     /// The tool's state for the directory.
     pub own: D,
 }
@@ -23,7 +23,7 @@ impl<D> Operand<D> {
     /// Creates an operand of one entry that the user named, whose type is unknown.
     #[must_use]
     pub fn named(place: Arc<DirHandle>, name: &CStr, own: D) -> Self {
-        Self { place, names: Names::of(name, EntryType::Unknown), own }
+        Self { place, names: NameArena::of(name, EntryType::Unknown), own }
     }
 }
 
@@ -64,8 +64,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Returns what `path` has below `directory`: `.` if it is that directory, and the whole path if it
-/// isn't in there. Slashes at the end of either change nothing.
+/// Returns the part of `path` below `directory`: `.` if it is that directory, and the whole path if
+/// it isn't in there. Slashes at the end of either change nothing.
 #[must_use]
 pub fn path_below<'a>(path: &'a [u8], directory: &[u8]) -> &'a [u8] {
     let length = directory.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

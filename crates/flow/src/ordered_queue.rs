@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Every worker takes the first job, so all workers are near each other in the tree, and files come
-//! before the directories beside them. Of the directories that one job finds, the one shared last
+//! before the directories next to them. Of the directories that one job finds, the one shared last
 //! comes first.
 //!
 //! Invariant: a job is taken once, and only after all jobs before it (test:
@@ -51,7 +51,7 @@ impl<J> OrderedQueue<J> {
         let stretch = match self.0.iter().position(|stretch| stretch.finder == Some(me)) {
             Some(at) => &mut self.0[at],
             None => {
-                // Not into the stretch of another worker: what that one still finds comes before.
+                // Not into the stretch of another worker: jobs that it still finds come before.
                 if self.0.back().is_none_or(|last| last.finder.is_some()) {
                     self.0.push_back(Stretch::of(None));
                 }
@@ -84,7 +84,7 @@ impl<J> OrderedQueue<J> {
             self.0[before].finder = None;
             at -= usize::from(self.remove_done(before) && before < at);
         }
-        // In place of the job taken: what it finds comes before all jobs that were behind it.
+        // In place of the job taken: jobs found by it come before all jobs that were behind it.
         self.0.insert(at, Stretch::of(Some(me)));
         job
     }
@@ -107,14 +107,14 @@ mod tests {
 
     /// An entry: its path as numbers, and the levels of directories below it, 0 for a file.
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    struct Item(Vec<usize>, usize);
+    struct WalkItem(Vec<usize>, usize);
 
     const FILES: usize = 3;
     const DIRECTORIES: usize = 4;
 
     /// Returns the files and directories in an item.
-    fn inside(Item(place, levels): &Item) -> (Vec<Item>, Vec<Item>) {
-        let inner = |number, levels| Item([place.as_slice(), &[number]].concat(), levels);
+    fn inside(WalkItem(place, levels): &WalkItem) -> (Vec<WalkItem>, Vec<WalkItem>) {
+        let inner = |number, levels| WalkItem([place.as_slice(), &[number]].concat(), levels);
         match levels.checked_sub(1) {
             None => Default::default(),
             Some(levels) => (
@@ -128,10 +128,10 @@ mod tests {
     fn a_tree_is_walked_in_order() {
         for workers in 1..5 {
             let mut queue = OrderedQueue::new();
-            let root = Item(Vec::new(), 4);
+            let root = WalkItem(Vec::new(), 4);
             queue.add(0, root.clone(), true);
             let mut known = BTreeSet::from([root]);
-            let mut busy: VecDeque<(usize, Item)> = VecDeque::new();
+            let mut busy: VecDeque<(usize, WalkItem)> = VecDeque::new();
             let mut free: Vec<_> = (0..workers).collect();
             let mut taken = 0;
             loop {

@@ -23,7 +23,7 @@ impl<M> Pool<M> {
         result
     }
 
-    /// Takes a recycled value, if there is one.
+    /// Returns a recycled value, if there is one.
     pub fn take(&self) -> Option<M> {
         lock(&self.0).pop()
     }

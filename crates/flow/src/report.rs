@@ -121,14 +121,14 @@ impl std::error::Error for Problem {
 
 /// A line of output that the user asked for (`--verbose`), in the same form as a problem.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct OutputLine {
     /// Its kind.
     pub kind: Kind,
     /// Names that belong to it.
     pub names: Vec<Vec<u8>>,
 }
 
-impl Line {
+impl OutputLine {
     /// Creates a line.
     #[must_use]
     pub fn new(kind: impl Into<Kind>, names: Vec<Vec<u8>>) -> Self {
@@ -143,13 +143,13 @@ impl Line {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for OutputLine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&String::from_utf8_lossy(&self.worded(self.kind.sentence(), quoted)))
     }
 }
 
-/// Counts of entries and bytes. [`Report::count`] adds amounts, and never sets them.
+/// Counts of entries and bytes. [`Reporter::count`] adds amounts, and never sets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Entries seen in listings and among the operands, whatever their outcome.
@@ -259,14 +259,14 @@ impl From<EntryOutcome> for Tally {
     }
 }
 
-/// An entry and what became of it.
+/// An entry and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EntryReport {
-    /// What became of it.
+    /// Its outcome.
     pub outcome: EntryOutcome,
     /// Its path, as the user would write it.
     pub path: Vec<u8>,
-    /// Path of what was made of it, if anything.
+    /// Path of its target, if it has one.
     pub target: Option<Vec<u8>>,
     /// Length of its content, if that was moved.
     pub bytes: Option<u64>,
@@ -289,7 +289,7 @@ pub struct RunInfo {
     pub jobs: usize,
 }
 
-/// A rank that has completed nothing of what it was given for some time.
+/// A rank that has completed none of its work for some time.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SlowRank {
     /// Its number.
@@ -301,8 +301,8 @@ pub struct SlowRank {
 }
 
 /// Receives the reports of a run. Called from all workers at once, so implementations lock where
-/// they must, and briefly. Workers call [`Report::count`] once for many entries.
-pub trait Report: Sync {
+/// they must, and briefly. Workers call [`Reporter::count`] once for many entries.
+pub trait Reporter: Sync {
     /// Called with engine and workers before anything is done, and again when a worker changes
     /// its engine.
     fn started(&self, _info: RunInfo) {}
@@ -318,12 +318,12 @@ pub trait Report: Sync {
     fn record(&self, _problem: Problem) {}
 
     /// Prints a line that `--verbose` asked for.
-    fn line(&self, line: Line);
+    fn line(&self, line: OutputLine);
 
-    /// Called when an entry is counted, if [`Report::wants_entries`].
+    /// Called when an entry is counted, if [`Reporter::wants_entries`].
     fn entry(&self, _entry: EntryReport) {}
 
-    /// Returns true if [`Report::entry`] is to be called. The answer must not change.
+    /// Returns true if [`Reporter::entry`] is to be called. The answer must not change.
     fn wants_entries(&self) -> bool {
         false
     }
@@ -333,7 +333,7 @@ pub trait Report: Sync {
 
     /// Asks the user a question, which does not end its line. Returns true for yes, false if nobody
     /// can be asked.
-    fn ask(&self, _question: &Line) -> bool {
+    fn ask(&self, _question: &OutputLine) -> bool {
         false
     }
 
@@ -350,7 +350,7 @@ pub trait Report: Sync {
     /// Logs a choice and its reason, for `--debug`.
     fn debug(&self, text: &str);
 
-    /// Returns true if [`Report::debug`] is shown, so that texts costly to make are worth it.
+    /// Returns true if [`Reporter::debug`] is shown, so that texts costly to make are worth it.
     fn wants_debug(&self) -> bool {
         false
     }
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_line_prints_as_a_sentence() {
-        let line = Line::new(FlowKind::BadIgnoreLine, vec![b"a b".to_vec(), b"{}".to_vec()]);
+        let line = OutputLine::new(FlowKind::BadIgnoreLine, vec![b"a b".to_vec(), b"{}".to_vec()]);
         assert_eq!(line.to_string(), "'a b': ignoring the invalid pattern '{}'");
     }
 }

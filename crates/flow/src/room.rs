@@ -19,7 +19,7 @@ use haul_sys::{Errno, Error};
 
 use crate::lock::lock;
 use crate::policy::CancelToken;
-use crate::report::Report;
+use crate::report::Reporter;
 
 /// First interval between two tries. Each is twice as long as the one before.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -30,19 +30,19 @@ const INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// Interval at which a sleeping worker checks for cancellation.
 const LOOKS: Duration = Duration::from_millis(100);
 
-/// How soon after the end of a wait the next one continues with its interval. Where room appears
-/// bit by bit, this bounds the number of messages.
+/// Maximum gap between two waits that count as one: the later one continues with the interval of
+/// the earlier. Where room appears bit by bit, this bounds the number of messages.
 const SAME_WAIT: Duration = Duration::from_secs(10);
 
 /// Blocks the workers of a run while a target's file system is full. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Room {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RoomState>>,
     cancel: CancelToken,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RoomState {
     /// Calls that wait.
     waiting: usize,
     /// Sleeps so far. Those of several workers at the same time count as one.
@@ -63,30 +63,30 @@ impl Room {
     }
 
     /// Makes `call` until it doesn't fail because the file system is full. `target` is the path for
-    /// [`Report::waits_for_room`].
+    /// [`Reporter::waits_for_room`].
     ///
     /// # Errors
     /// Any other error of the call, or the last one if the run was cancelled.
     pub fn retry<R>(
         &self,
-        report: &dyn Report,
+        report: &dyn Reporter,
         target: &dyn Fn() -> Vec<u8>,
         call: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.retry_and_tell(report, &|_| report.waits_for_room(Some(&target())), call)
+        self.retry_reporting(report, &|_| report.waits_for_room(Some(&target())), call)
     }
 
-    /// Does the same, and calls `tell` where that reports the beginning of the wait.
-    pub(crate) fn retry_and_tell<R>(
+    /// Does the same, and calls `report_wait` where that reports the beginning of the wait.
+    pub(crate) fn retry_reporting<R>(
         &self,
-        report: &dyn Report,
-        tell: &dyn Fn(&Error),
+        report: &dyn Reporter,
+        report_wait: &dyn Fn(&Error),
         mut call: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut wait = RoomWait::default();
         loop {
             match call() {
-                Err(cause) if is_full(&cause) && self.wait(&mut wait, &|| tell(&cause)) => {}
+                Err(cause) if is_full(&cause) && self.wait(&mut wait, &|| report_wait(&cause)) => {}
                 outcome => {
                     self.end(&mut wait, report);
                     return outcome;
@@ -96,8 +96,8 @@ impl Room {
     }
 
     /// Waits until a call that found the file system full should be made again. Returns false if
-    /// the run was cancelled. `tell` is called if nothing waited before.
-    pub(crate) fn wait(&self, wait: &mut RoomWait, tell: &dyn Fn()) -> bool {
+    /// the run was cancelled. `report_wait` is called if nothing waited before.
+    pub(crate) fn wait(&self, wait: &mut RoomWait, report_wait: &dyn Fn()) -> bool {
         let round = {
             let mut state = lock(&self.state);
             match wait.0 {
@@ -107,7 +107,7 @@ impl Room {
                     }
                     state.waiting = 1;
                     wait.0 = Some(state.round);
-                    tell();
+                    report_wait();
                 }
                 None => {
                     // It may have failed before the latest sleep.
@@ -138,7 +138,7 @@ impl Room {
     }
 
     /// Ends the wait of a call, if it has waited. The last one is reported.
-    pub(crate) fn end(&self, wait: &mut RoomWait, report: &dyn Report) {
+    pub(crate) fn end(&self, wait: &mut RoomWait, report: &dyn Reporter) {
         if wait.0.take().is_none() {
             return;
         }
@@ -166,16 +166,16 @@ mod tests {
     use haul_sys::Operation;
 
     use super::*;
-    use crate::report::{Line, Problem, Tally};
+    use crate::report::{OutputLine, Problem, Tally};
 
-    /// Remembers the waits it hears of.
+    /// Records the reported waits.
     #[derive(Default)]
-    struct Waits(Mutex<Vec<Option<Vec<u8>>>>);
+    struct RecordedWaits(Mutex<Vec<Option<Vec<u8>>>>);
 
-    impl Report for Waits {
+    impl Reporter for RecordedWaits {
         fn count(&self, _: Tally) {}
         fn problem(&self, _: Problem) {}
-        fn line(&self, _: Line) {}
+        fn line(&self, _: OutputLine) {}
         fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
         fn debug(&self, _: &str) {}
         fn waits_for_room(&self, target: Option<&[u8]>) {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_call_is_made_again_until_there_is_room() {
         for errno in [Errno::NOSPC, Errno::DQUOT] {
-            let (room, report, mut calls) = (Room::new(CancelToken::default()), Waits::default(), 0);
+            let (room, report, mut calls) = (Room::new(CancelToken::default()), RecordedWaits::default(), 0);
             let outcome = room.retry(&report, &|| b"target".to_vec(), || {
                 calls += 1;
                 if calls < 3 { Err(failed(errno)) } else { Ok(calls) }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn other_errors_end_a_wait_and_begin_none() {
-        let (room, report, mut calls) = (Room::new(CancelToken::default()), Waits::default(), 0);
+        let (room, report, mut calls) = (Room::new(CancelToken::default()), RecordedWaits::default(), 0);
         let mut retry = |errnos: [Errno; 2]| {
             calls = 0;
             let outcome = room.retry(&report, &Vec::new, || {
@@ -218,12 +218,12 @@ mod tests {
 
     #[test]
     fn several_calls_wait_together_and_are_reported_once() {
-        let (room, report) = (Room::new(CancelToken::default()), Waits::default());
-        let tell = || report.waits_for_room(Some(b"target"));
+        let (room, report) = (Room::new(CancelToken::default()), RecordedWaits::default());
+        let report_wait = || report.waits_for_room(Some(b"target"));
         let mut waits: [RoomWait; 20] = Default::default();
         // The first sleeps, and all are made again.
-        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &tell)));
-        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &tell)));
+        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &report_wait)));
+        waits.iter_mut().for_each(|wait| assert!(room.wait(wait, &report_wait)));
         assert_eq!(lock(&room.state).round, 2, "one sleep for all, each time");
         assert_eq!(lock(&report.0).len(), 1);
         waits.iter_mut().for_each(|wait| room.end(wait, &report));
@@ -231,13 +231,13 @@ mod tests {
         assert_eq!(lock(&room.state).waiting, 0);
         // The next one soon after continues with the interval.
         let began = Instant::now();
-        assert!(room.wait(&mut waits[0], &tell));
+        assert!(room.wait(&mut waits[0], &report_wait));
         assert!(began.elapsed() >= 4 * INTERVAL_MIN);
     }
 
     #[test]
     fn cancelling_ends_a_wait_with_the_error() {
-        let (cancel, report) = (CancelToken::default(), Waits::default());
+        let (cancel, report) = (CancelToken::default(), RecordedWaits::default());
         let room = Room::new(cancel.clone());
         let outcome = room.retry(&report, &Vec::new, || {
             cancel.cancel();

@@ -6,7 +6,7 @@
 //! Invariant: a name fills one placeholder, whatever it contains
 //! (test: `a_name_with_a_placeholder_in_it_is_left_alone`).
 
-/// How a name is shown: what its placeholder in a sentence asks for.
+/// Form of a name in a sentence, as its placeholder asks for.
 ///
 /// The placeholder `{cause}` is not for a name, but for a reason that doesn't belong at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(crate) fn quoted(quoting: Quoting, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Escapes what can't be printed, and the characters `special`.
+/// Escapes unprintable characters, and the characters `special`.
 fn escaped(name: &[u8], special: &[char]) -> String {
     let mut text = String::with_capacity(name.len());
     let escape = |bytes: &[u8], text: &mut String| text.extend(bytes.escape_ascii().map(char::from));
@@ -102,7 +102,7 @@ fn escaped(name: &[u8], special: &[char]) -> String {
     text
 }
 
-/// True for controls, line separators, and marks that change the direction of what follows.
+/// True for controls, line separators, and marks that change the direction of the following text.
 fn moves_cursor(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')

@@ -24,25 +24,26 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::context::Context;
 use crate::lock::lock;
-use crate::tool::{Context, Job, Tool};
+use crate::tool::{Job, Tool};
 
 /// The stages of a sequence.
 pub trait Stages<T: Tool>: Send + Sync + 'static {
     /// A piece of the input.
     type Piece: Send + 'static;
     /// Result of `work`.
-    type Made: Send + 'static;
+    type Output: Send + 'static;
 
     /// Returns the next piece; `None` at the end. Called by one worker at a time, and not again
     /// after `None`.
     fn next(&self, cx: &Context<'_, T>) -> Option<Self::Piece>;
 
     /// Processes a piece. Called by many workers at once.
-    fn work(&self, cx: &Context<'_, T>, piece: Self::Piece) -> Self::Made;
+    fn work(&self, cx: &Context<'_, T>, piece: Self::Piece) -> Self::Output;
 
     /// Outputs a result. Called by one worker at a time, in the order of the pieces.
-    fn put(&self, cx: &Context<'_, T>, made: Self::Made);
+    fn put(&self, cx: &Context<'_, T>, made: Self::Output);
 
     /// Called once, after everything was put. Completes an entry that was deferred for
     /// the sequence.
@@ -51,21 +52,21 @@ pub trait Stages<T: Tool>: Send + Sync + 'static {
 
 struct Sequence<T: Tool, S: Stages<T>> {
     stages: Arc<S>,
-    input: Mutex<Input>,
-    row: Mutex<Row<S::Made>>,
+    input: Mutex<InputPosition>,
+    row: Mutex<ReorderBuffer<S::Output>>,
     /// Tokens not retired yet.
     tokens: AtomicUsize,
 }
 
 /// Position in the input.
-struct Input {
+struct InputPosition {
     /// Number of the next piece.
     next: u64,
     over: bool,
 }
 
 /// Reorder buffer: results that wait for their turn.
-struct Row<M> {
+struct ReorderBuffer<M> {
     /// Number of the piece to be put next.
     next: u64,
     waiting: BTreeMap<u64, M>,
@@ -82,8 +83,8 @@ impl<T: Tool + 'static> Context<'_, T> {
         let tokens = in_flight.max(1);
         let sequence = Arc::new(Sequence {
             stages,
-            input: Mutex::new(Input { next: 0, over: false }),
-            row: Mutex::new(Row { next: 0, waiting: BTreeMap::new(), putting: false }),
+            input: Mutex::new(InputPosition { next: 0, over: false }),
+            row: Mutex::new(ReorderBuffer { next: 0, waiting: BTreeMap::new(), putting: false }),
             tokens: AtomicUsize::new(tokens),
         });
         (0..tokens).for_each(|_| share(self, &sequence));
@@ -98,8 +99,8 @@ fn share<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Se
 /// Spends a token: processes one piece, and puts all results that are due.
 fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
     let Some((number, piece)) = sequence.cut_off(cx) else {
-        // Release hands on what was put; Acquire lets the last token, which ends the sequence, see
-        // all of that.
+        // Release publishes the results that were put; Acquire lets the last token, which ends the
+        // sequence, see all of that.
         if sequence.tokens.fetch_sub(1, Ordering::AcqRel) == 1 {
             sequence.stages.end(cx);
         }

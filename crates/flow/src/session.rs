@@ -1,4 +1,4 @@
-//! A session: what the runs of one invocation of a tool share.
+//! A session: resources shared by the runs of one invocation of a tool.
 
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::directory_cache::{DirCache, DirHandle};
 use crate::executor::{Alone, Executor, JobSpec};
 use crate::kind::FlowKind;
 use crate::operand::{Operand, Split};
-use crate::report::{Problem, Report};
+use crate::report::{Problem, Reporter};
 use crate::run::RunSpec;
 use crate::selection::{NameList, Selector};
 use crate::settings::Settings;
@@ -26,8 +26,8 @@ pub struct Session<'a> {
     /// The directory cache.
     pub cache: DirCache,
     /// The reporter.
-    pub report: &'a dyn Report,
-    /// Which entries are left out.
+    pub report: &'a dyn Reporter,
+    /// The entries to skip.
     pub selector: Selector,
     /// Requested use of the machine.
     pub config: &'a Config,
@@ -40,7 +40,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// If an engine that was requested by name isn't available, or a rule of the selection is
     /// invalid.
-    pub fn begin(config: &'a Config, report: &'a dyn Report) -> Result<Self, Problem> {
+    pub fn begin(config: &'a Config, report: &'a dyn Reporter) -> Result<Self, Problem> {
         let settings = Settings::resolve(config);
         let engine = settings
             .first_engine()

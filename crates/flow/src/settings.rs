@@ -1,6 +1,6 @@
-//! Resolved settings: what the user left open is chosen here, within the kernel's limits.
+//! Resolved settings: values that the user left open are chosen here, within the kernel's limits.
 
-use haul_engine::{Choice, Engine, Ops};
+use haul_engine::{Engine, EngineChoice, Ops};
 use haul_sys::Error;
 
 use crate::config::{Config, Switches};
@@ -57,8 +57,8 @@ const RANGE_BYTES: u64 = u64::MAX >> 1;
 const QUEUE_DEPTH: usize = 64;
 
 /// Default number of workers per processor. A worker waits now and then, for the metadata of
-/// a directory it creates or for a file system's lock, and another uses the processor
-/// meanwhile (docs/measurements/choices.md).
+/// a directory it creates or for a file system's lock, and another then uses the processor
+/// (docs/measurements/choices.md).
 const WORKERS_PER_PROCESSOR: usize = 2;
 
 /// Limits of the default number of workers: at least two, so that one lists while the other copies,
@@ -113,7 +113,7 @@ pub struct Settings {
     /// Maximum number of workers, if the file systems make them wait (`growth.rs`).
     pub jobs_max: usize,
     /// Engine of each worker.
-    pub engine: Choice,
+    pub engine: EngineChoice,
     /// Operations in flight per worker.
     pub queue_depth: usize,
     /// Size of one read or write, in bytes.
@@ -127,7 +127,7 @@ pub struct Settings {
     /// Maximum directories kept open. If descriptors are so few that this is 0, there is one worker
     /// with one file in flight, whose blocking calls are never replaced by a ring.
     pub held: usize,
-    /// How an engine uses its operations; `None` for its own default.
+    /// Mode of submission; `None` for the engine's default.
     pub ops: Option<Ops>,
     /// Optimisations.
     pub switches: Switches,
@@ -171,7 +171,7 @@ impl Settings {
         let (spare, jobs_max) = Self::further(config, machine, (spare, jobs));
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
         let wanted = config.look_ahead.unwrap_or(LOOK_AHEAD).max(1);
-        // Half of what is left: the directory cache gets the rest.
+        // Half of the remaining ones: the directory cache gets the rest.
         let extra_files = (spare / 2 / DESCRIPTORS_PER_FILE / jobs).min(wanted - 1);
         Self {
             jobs,
@@ -204,8 +204,8 @@ impl Settings {
 
     /// Returns how engines are to be created.
     #[must_use]
-    pub fn engine_setup(&self) -> haul_engine::Setup {
-        haul_engine::Setup {
+    pub fn engine_setup(&self) -> haul_engine::EngineSetup {
+        haul_engine::EngineSetup {
             queue_depth: self.queue_depth,
             ops: self.ops,
             direct_descriptors: self.switches.direct_descriptors,

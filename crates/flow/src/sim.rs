@@ -16,10 +16,11 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Status;
+use crate::context::Context;
 use crate::driver::{Driver, JobWeight};
 use crate::operand::Operand;
 use crate::run::{RunSpec, Worker, begin, end};
-use crate::tool::{Context, Job, Tool};
+use crate::tool::{Job, Tool};
 
 /// Runs a tool over its operands with simulated workers.
 pub fn simulate<T: Tool>(
@@ -43,10 +44,10 @@ pub fn simulate<T: Tool>(
 /// Driver with simulated workers.
 pub struct Sim<J> {
     workers: usize,
-    state: Mutex<State<J>>,
+    state: Mutex<SimulatedQueue<J>>,
 }
 
-struct State<J> {
+struct SimulatedQueue<J> {
     random: SmallRng,
     jobs: Vec<J>,
 }
@@ -55,11 +56,11 @@ impl<J: JobWeight + Send> Sim<J> {
     /// Creates a driver of `workers` simulated workers, at least one. `seed` decides their order.
     #[must_use]
     pub fn new(workers: usize, seed: u64) -> Self {
-        let state = State { random: SmallRng::seed_from_u64(seed), jobs: Vec::new() };
+        let state = SimulatedQueue { random: SmallRng::seed_from_u64(seed), jobs: Vec::new() };
         Self { workers: workers.max(1), state: Mutex::new(state) }
     }
 
-    fn with_state<R>(&self, change: impl FnOnce(&mut State<J>) -> R) -> R {
+    fn with_state<R>(&self, change: impl FnOnce(&mut SimulatedQueue<J>) -> R) -> R {
         change(&mut lock(&self.state))
     }
 }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Alone, Config, Context, DirNode, Enter, Entry, Handled, Line, OpenDir, OpenSource, Operand, Plan,
-    Problem, Report, Session, Split, Stages, Start, Status, Tally, Tool,
+    Alone, Config, Context, DirNode, Enter, Entry, Handled, OpenDir, OpenSource, Operand, OutputLine, Plan,
+    Problem, Reporter, Session, Split, Stages, Start, Status, Tally, Tool,
 };
-use haul_sys::{EntryType, Names, Standard};
+use haul_sys::{EntryType, NameArena, Standard};
 use proptest::prelude::*;
 
 /// Reporter that keeps everything.
@@ -23,14 +23,14 @@ struct Notes {
     tally: Mutex<Tally>,
 }
 
-impl Report for Notes {
+impl Reporter for Notes {
     fn count(&self, more: Tally) {
         *self.tally.lock().unwrap() += more;
     }
     fn problem(&self, problem: Problem) {
         self.problems.lock().unwrap().push(problem);
     }
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn output(&self, _: Standard, bytes: &[u8]) {
         self.output.lock().unwrap().extend_from_slice(bytes);
     }
@@ -50,7 +50,7 @@ struct Numbers {
 
 impl Stages<Keeper> for Numbers {
     type Piece = u64;
-    type Made = u64;
+    type Output = u64;
 
     fn next(&self, _: &Context<'_, Keeper>) -> Option<u64> {
         let number = self.next.fetch_add(1, Ordering::SeqCst) as u64;
@@ -173,7 +173,7 @@ fn operands_of_several_names_are_left_once_and_more_can_be_offered_meanwhile() {
     let session = Session::begin(&config, &notes).unwrap();
     let place = || Split::of(&path(&root.path().join("a"))).hold(&session.cache).unwrap();
     let names = |of: &[&str]| {
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         for name in of {
             names.push(&CString::new(*name).unwrap(), 0, EntryType::Regular);
         }

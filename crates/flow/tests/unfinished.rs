@@ -6,19 +6,19 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Config, Context, Enter, Entry, FlowKind, Kind, Line, OpenDir, OpenSource, Plan, Probe, Problem, Report,
-    Session, Start, Status, Tally, Tool,
+    Config, Context, Enter, Entry, FlowKind, Kind, OpenDir, OpenSource, OutputLine, Plan, Probe, Problem,
+    Reporter, Session, Start, Status, Tally, Tool,
 };
 use haul_sys::{EntryType, Standard};
 
 #[derive(Default)]
 struct Notes(Mutex<Vec<Kind>>);
 
-impl Report for Notes {
+impl Reporter for Notes {
     fn problem(&self, problem: Problem) {
         self.0.lock().unwrap().push(problem.kind);
     }
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn count(&self, _: Tally) {}
     fn output(&self, _: Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}

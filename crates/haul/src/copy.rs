@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use haul_copy::{Atomic, CopyOptions, CopyRequest, Dereference, Operands, Preserve};
-use haul_flow::{Alone, CancelToken, Config, Report};
+use haul_flow::{Alone, CancelToken, Config, Reporter};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
 
@@ -114,7 +114,7 @@ impl Copy {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn run_with(&self, report: &dyn Report) -> Result<Summary, Error> {
+    pub fn run_with(&self, report: &dyn Reporter) -> Result<Summary, Error> {
         let operands = self.operands()?;
         let Self { options, config, cancel, .. } = self;
         let collector = Collector::new(report);

@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! [`Copy::run_with`] calls a [`Report`] for every problem and with the counts as they grow, and
+//! [`Copy::run_with`] calls a [`Reporter`] for every problem and with the counts as they grow, and
 //! [`Copy::cancel_with`] takes a [`CancelToken`]. [`CopyOptions`] has everything that `cp` can do,
 //! and a [`Selection`] leaves entries out:
 //!
@@ -84,7 +84,7 @@ pub use haul_copy::{CopyKind, CopyOptions, Label};
 pub use haul_delete::DeleteKind;
 pub use haul_flow as flow;
 pub use haul_flow::{
-    CancelToken, Config, FlowKind, Kind, LimitValues, Limits, Problem, Report, Selection, Tally,
+    CancelToken, Config, FlowKind, Kind, LimitValues, Limits, Problem, Reporter, Selection, Tally,
 };
 
 pub use haul_sync::{DeletionOptions, Limit, SyncKind};

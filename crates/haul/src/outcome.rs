@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{error, fmt};
 
-use haul_copy::{Outcome, Refused};
-use haul_flow::{EntryReport, Line, Problem, Report, Severity, SlowRank, Standard, Tally, lock};
+use haul_copy::{CopyOutcome, CopyRefusal};
+use haul_flow::{EntryReport, OutputLine, Problem, Reporter, Severity, SlowRank, Standard, Tally, lock};
 
 /// Counts and problems of a run.
 #[derive(Clone, Debug, Default)]
@@ -58,12 +58,12 @@ impl error::Error for Error {}
 
 /// Collects a summary, and passes everything on.
 pub(crate) struct Collector<'a> {
-    inner: &'a dyn Report,
+    inner: &'a dyn Reporter,
     summary: Mutex<Summary>,
 }
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(inner: &'a dyn Report) -> Self {
+    pub(crate) fn new(inner: &'a dyn Reporter) -> Self {
         Self { inner, summary: Mutex::default() }
     }
 
@@ -79,13 +79,13 @@ impl<'a> Collector<'a> {
     }
 
     /// Returns the result of a copy.
-    pub(crate) fn finish(self, outcome: Result<Outcome, Refused>) -> Result<Summary, Error> {
+    pub(crate) fn finish(self, outcome: Result<CopyOutcome, CopyRefusal>) -> Result<Summary, Error> {
         let summary = self.into_summary();
         match outcome {
-            Ok(Outcome::Success) => Ok(summary),
-            Ok(Outcome::Failure) => Err(Error::Incomplete(Box::new(summary))),
-            Ok(Outcome::Cancelled) => Err(Error::Cancelled(Box::new(summary))),
-            Err(Refused::Usage(problem) | Refused::Fatal(problem)) => Err(Error::NotStarted(problem)),
+            Ok(CopyOutcome::Success) => Ok(summary),
+            Ok(CopyOutcome::Failure) => Err(Error::Incomplete(Box::new(summary))),
+            Ok(CopyOutcome::Cancelled) => Err(Error::Cancelled(Box::new(summary))),
+            Err(CopyRefusal::Usage(problem) | CopyRefusal::Fatal(problem)) => Err(Error::NotStarted(problem)),
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-impl Report for Collector<'_> {
+impl Reporter for Collector<'_> {
     fn started(&self, info: haul_flow::RunInfo) {
         self.inner.started(info);
     }
@@ -106,7 +106,7 @@ impl Report for Collector<'_> {
         self.change(|summary| summary.problems.push(problem.clone()));
         self.inner.problem(problem);
     }
-    fn line(&self, line: Line) {
+    fn line(&self, line: OutputLine) {
         self.inner.line(line);
     }
     fn entry(&self, entry: EntryReport) {
@@ -118,7 +118,7 @@ impl Report for Collector<'_> {
     fn output(&self, stream: Standard, bytes: &[u8]) {
         self.inner.output(stream, bytes);
     }
-    fn ask(&self, question: &Line) -> bool {
+    fn ask(&self, question: &OutputLine) -> bool {
         self.inner.ask(question)
     }
     fn waits_for_room(&self, target: Option<&[u8]>) {
@@ -141,10 +141,10 @@ impl Report for Collector<'_> {
 /// Reports nothing.
 pub(crate) struct Quiet;
 
-impl Report for Quiet {
+impl Reporter for Quiet {
     fn count(&self, _: Tally) {}
     fn problem(&self, _: Problem) {}
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn output(&self, _: Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use haul_flow::{Alone, CancelToken, Config, Report};
-use haul_sum::{Algorithm, FileHash, Named, Options, Outcome};
+use haul_flow::{Alone, CancelToken, Config, Reporter};
+use haul_sum::{Algorithm, FileHash, Options, SumOperand, SumOutcome};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
 
@@ -95,9 +95,9 @@ impl Sum {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn run_with(&self, report: &dyn Report) -> Result<Hashes, Error> {
+    pub fn run_with(&self, report: &dyn Reporter) -> Result<Hashes, Error> {
         let Self { options, config, cancel, .. } = self;
-        let named = self.paths.iter().map(|path| c_path(path).map(Named::Path));
+        let named = self.paths.iter().map(|path| c_path(path).map(SumOperand::Path));
         let named = named.collect::<Result<Vec<_>, _>>()?;
         let collector = Collector::new(report);
         let (outcome, files) = haul_sum::hashes_by(&Alone, &named, options, cancel, config, &collector)
@@ -105,8 +105,8 @@ impl Sum {
         let summary = collector.into_summary();
         match outcome {
             _ if cancel.is_cancelled() => Err(Error::Cancelled(Box::new(summary))),
-            Outcome::Success => Ok(Hashes { files, summary }),
-            Outcome::Failure => Err(Error::Incomplete(Box::new(summary))),
+            SumOutcome::Success => Ok(Hashes { files, summary }),
+            SumOutcome::Failure => Err(Error::Incomplete(Box::new(summary))),
         }
     }
 }

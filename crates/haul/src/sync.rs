@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use haul_copy::{CopyOptions, CopyRequest, Difference, Operands, Update};
-use haul_flow::{Alone, CancelToken, Config, Report};
+use haul_copy::{CopyOptions, CopyRequest, Operands, Update, UpdateRule};
+use haul_flow::{Alone, CancelToken, Config, Reporter};
 use haul_sync::{DeletionOptions, Options};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
@@ -70,7 +70,7 @@ impl Sync {
     }
 
     /// Changes which files are taken to differ.
-    pub fn difference(mut self, change: impl FnOnce(&mut Difference)) -> Self {
+    pub fn difference(mut self, change: impl FnOnce(&mut UpdateRule)) -> Self {
         if let Update::Different(difference) = &mut self.copy.existing.update {
             change(difference);
         }
@@ -117,7 +117,7 @@ impl Sync {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn run_with(&self, report: &dyn Report) -> Result<Summary, Error> {
+    pub fn run_with(&self, report: &dyn Reporter) -> Result<Summary, Error> {
         let Self { options, config, cancel, .. } = self;
         let mut copy = self.copy.clone();
         let names = vec![c_path(&self.source)?, c_path(&self.target)?];

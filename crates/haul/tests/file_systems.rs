@@ -100,12 +100,12 @@ fn files_are_hashed_on_every_file_system() {
 /// Reports nothing.
 struct Quiet;
 
-impl haul::Report for Quiet {
+impl haul::Reporter for Quiet {
     fn count(&self, _: haul::Tally) {}
     fn problem(&self, problem: haul::Problem) {
         panic!("{problem}");
     }
-    fn line(&self, _: haul::flow::Line) {}
+    fn line(&self, _: haul::flow::OutputLine) {}
     fn output(&self, _: haul::flow::Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }

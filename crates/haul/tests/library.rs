@@ -6,19 +6,19 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use haul::flow::{Line, Report, Standard, Tally};
+use haul::flow::{OutputLine, Reporter, Standard, Tally};
 use haul::{CancelToken, Copy, CopyKind, Error, FlowKind, Problem};
 use haul_sys::{Errno, Operation};
 
 /// Cancels a token at the first count.
 struct Canceller(CancelToken);
 
-impl Report for Canceller {
+impl Reporter for Canceller {
     fn count(&self, _: Tally) {
         self.0.cancel();
     }
     fn problem(&self, _: Problem) {}
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn output(&self, _: Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use haul::flow::{EntryOutcome, EntryReport, Line, Report, Standard, Tally};
+use haul::flow::{EntryOutcome, EntryReport, OutputLine, Reporter, Standard, Tally};
 use haul::options::{Backup, Update};
 use haul::{CancelToken, Config, CopyKind, DeleteKind, DeletionOptions, Error, Limit, Problem, Selection};
 use haul::{Summary, Sync, SyncKind};
@@ -152,10 +152,10 @@ fn what_is_deleted_can_be_kept_and_what_is_the_same_be_linked() {
 /// Cancels a token when the first entry is reported.
 struct Canceller(CancelToken, EntryOutcome);
 
-impl Report for Canceller {
+impl Reporter for Canceller {
     fn count(&self, _: Tally) {}
     fn problem(&self, _: Problem) {}
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn entry(&self, entry: EntryReport) {
         if entry.outcome == self.1 {
             self.0.cancel();

@@ -6,14 +6,8 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use haul_sys::{Fd, file_system_type, mount_type};
+use haul_sys::{Fd, file_system_type, magic, mount_type};
 
-/// `LL_SUPER_MAGIC`.
-const LUSTRE: u64 = 0x0bd0_0bd0;
-/// `CEPH_SUPER_MAGIC`.
-const CEPH: u64 = 0x00c3_6400;
-/// `FUSE_SUPER_MAGIC`: any file system in user space.
-const FUSE: u64 = 0x6573_5546;
 /// Mount type of ceph-fuse.
 const CEPH_IN_USER_SPACE: &[u8] = b"fuse.ceph-fuse";
 /// For tests only. With the value `lustre`, file systems in user space count as Lustre, so that one
@@ -67,12 +61,14 @@ impl FileSystems {
     /// not striped.
     fn look(&self, file: &Fd, device: u64) -> Striped {
         match file_system_type(file) {
-            Ok(LUSTRE) => Striped::Lustre,
-            Ok(CEPH) => Striped::Ceph,
-            Ok(FUSE) if mount_type(device).is_ok_and(|name| name.as_deref() == Some(CEPH_IN_USER_SPACE)) => {
+            Ok(magic::LUSTRE) => Striped::Lustre,
+            Ok(magic::CEPH) => Striped::Ceph,
+            Ok(magic::FUSE)
+                if mount_type(device).is_ok_and(|name| name.as_deref() == Some(CEPH_IN_USER_SPACE)) =>
+            {
                 Striped::Ceph
             }
-            Ok(FUSE) if self.stand_in => Striped::Lustre,
+            Ok(magic::FUSE) if self.stand_in => Striped::Lustre,
             _ => Striped::No,
         }
     }

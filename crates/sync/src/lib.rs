@@ -19,9 +19,9 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
 
-use haul_copy::{Copier, CopyRequest, Outcome, Refused};
+use haul_copy::{Copier, CopyOutcome, CopyRefusal, CopyRequest};
 use haul_delete::{DeleteRequest, Deleter};
-use haul_flow::{Executor, Report, Status};
+use haul_flow::{Executor, Reporter, Status};
 use haul_sys::Identity;
 
 pub use haul_delete::Limit;
@@ -42,8 +42,8 @@ pub fn run(
     request: CopyRequest<'_>,
     deletion: Option<&haul_delete::Options>,
     has_failed: &dyn Fn() -> bool,
-    report: &dyn Report,
-) -> Result<Outcome, Refused> {
+    report: &dyn Reporter,
+) -> Result<CopyOutcome, CopyRefusal> {
     let copy = |request: CopyRequest<'_>| haul_copy::run(executor, request, report);
     let (Some(options), [source, target]) = (deletion, request.operands.names.as_slice()) else {
         return copy(request);
@@ -57,7 +57,7 @@ pub fn run(
         let deletion = UnlessFailed { has_failed, delete };
         copy(CopyRequest { deletion: Some(&deletion), ..request })
     });
-    ran.unwrap_or_else(|problem| Err(Refused::Fatal(problem)))
+    ran.unwrap_or_else(|problem| Err(CopyRefusal::Fatal(problem)))
 }
 
 /// Returns the files that are standard output and standard error.
@@ -72,7 +72,7 @@ struct UnlessFailed<'a> {
     delete: &'a dyn Fn(Status) -> Status,
 }
 
-impl haul_copy::Deletion for UnlessFailed<'_> {
+impl haul_copy::DeletionStep for UnlessFailed<'_> {
     fn delete(&self, copied: Status) -> Status {
         (self.delete)(if (self.has_failed)() { Status::Failure } else { copied })
     }

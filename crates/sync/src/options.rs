@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use haul_copy::{Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Make, Preserve, Update};
+use haul_copy::{Atomic, Backup, CopyOptions, Dereference, Existing, Make, Preserve, Update, UpdateRule};
 use haul_delete::Limit;
 use haul_flow::Selection;
 
@@ -124,7 +124,7 @@ pub fn copy_options() -> CopyOptions {
         report_lost_xattrs: true,
         atomic: Atomic::Always,
         existing: Existing {
-            update: Update::Different(Difference::default()),
+            update: Update::Different(UpdateRule::default()),
             backup: Backup::None,
             ..Existing::default()
         },

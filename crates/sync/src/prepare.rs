@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use haul_copy::{CopyOptions, Difference, Operands, Update};
+use haul_copy::{CopyOptions, Operands, Update, UpdateRule};
 use haul_flow::{BackupPlace, Problem, Selection};
 use haul_sys::{Errno, Error, Open, Operation, is_mount_root, open_path};
 
@@ -33,7 +33,7 @@ pub fn prepare(
         return Err(Problem::new(SyncKind::Conflict).naming(one).naming(other));
     }
     if let Update::Different(difference) = &mut copy.existing.update {
-        let Difference { only_existing, only_missing, .. } = *difference;
+        let UpdateRule { only_existing, only_missing, .. } = *difference;
         // Otherwise nothing might take the place of a directory that makes way.
         difference.deletes_later = options.deletion.is_some() && !only_existing && !only_missing;
     }

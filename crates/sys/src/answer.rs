@@ -5,11 +5,11 @@
 
 use rustix::io::Errno;
 
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
 
 /// Returns the raw result for a failure.
-pub(crate) const fn word(errno: Errno) -> i32 {
+pub(crate) const fn negated(errno: Errno) -> i32 {
     -errno.raw_os_error()
 }
 
@@ -20,16 +20,16 @@ pub(crate) fn counted(answer: i32) -> std::result::Result<usize, Errno> {
 
 /// Returns true if the operation did not take place but a retry may succeed.
 pub(crate) fn is_transient(answer: i32) -> bool {
-    answer == word(Errno::INTR) || answer == word(Errno::AGAIN)
+    answer == negated(Errno::INTR) || answer == negated(Errno::AGAIN)
 }
 
 /// Asks the fault hook about an operation of `length` bytes. Returns how many bytes to ask the
 /// kernel for, or the raw result to use instead.
 pub(crate) fn asked(operation: Operation, length: usize) -> std::result::Result<usize, i32> {
     match gate::verdict(operation, length) {
-        Verdict::Fail(errno) => Err(word(errno)),
-        Verdict::Shorten(0) if length > 0 => Err(0),
-        Verdict::Shorten(shorter) => Ok(shorter.min(length)),
-        Verdict::Pass => Ok(length),
+        FaultDecision::Fail(errno) => Err(negated(errno)),
+        FaultDecision::Shorten(0) if length > 0 => Err(0),
+        FaultDecision::Shorten(shorter) => Ok(shorter.min(length)),
+        FaultDecision::Pass => Ok(length),
     }
 }

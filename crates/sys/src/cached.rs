@@ -1,4 +1,4 @@
-//! How much of a file is in the page cache.
+//! Size of the part of a file that is in the page cache.
 //!
 //! The C library has no wrapper for the call yet, so the number and the structures follow
 //! `linux/mman.h`.

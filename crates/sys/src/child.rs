@@ -28,7 +28,7 @@ pub struct Started(Child);
 #[derive(Debug)]
 pub struct Filter(Child);
 
-/// How a child failed. `Display` uses the words of a shell.
+/// A child's failure. `Display` uses the words of a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// Its non-zero exit status.
@@ -98,7 +98,7 @@ impl Filter {
 
 /// The result of a finished child.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ChildOutput {
     /// Exit status or signal.
     pub status: ExitStatus,
     /// Everything it wrote to standard output.
@@ -107,7 +107,7 @@ pub struct Ended {
     pub errors: Vec<u8>,
 }
 
-impl Ended {
+impl ChildOutput {
     /// Returns the exit status.
     ///
     /// # Errors
@@ -161,17 +161,17 @@ impl Started {
     ///
     /// # Errors
     /// If its output can't be read, or its input can't be written for a reason other than `EPIPE`.
-    pub fn finish(self, input: &[u8]) -> Result<Ended> {
+    pub fn finish(self, input: &[u8]) -> Result<ChildOutput> {
         let pid = self.0.id();
         gate::call_once(
             Operation::Wait4,
-            || self.feed_and_hear(input).map_err(|error| number(&error)),
+            || self.feed_and_wait(input).map_err(|error| number(&error)),
             || pid.to_string(),
         )
     }
 
-    fn feed_and_hear(mut self, input: &[u8]) -> io::Result<Ended> {
-        let Some(mut stdin) = self.0.stdin.take() else { return self.hear() };
+    fn feed_and_wait(mut self, input: &[u8]) -> io::Result<ChildOutput> {
+        let Some(mut stdin) = self.0.stdin.take() else { return self.wait() };
         std::thread::scope(|scope| {
             // On a thread of its own: a child that fills its output pipes before it has read all
             // its input would wait for us while we wait for it.
@@ -185,18 +185,18 @@ impl Started {
                     return Err(error);
                 }
             };
-            let heard = self.hear();
+            let output = self.wait();
             match feeder.join().unwrap_or(Ok(())) {
                 // The child need not read all its input.
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => heard.and(Err(error)),
-                _ => heard,
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => output.and(Err(error)),
+                _ => output,
             }
         })
     }
 
-    fn hear(self) -> io::Result<Ended> {
-        let heard = self.0.wait_with_output()?;
-        Ok(Ended { status: heard.status, output: heard.stdout, errors: heard.stderr })
+    fn wait(self) -> io::Result<ChildOutput> {
+        let output = self.0.wait_with_output()?;
+        Ok(ChildOutput { status: output.status, output: output.stdout, errors: output.stderr })
     }
 }
 

@@ -13,9 +13,9 @@ use crate::gate;
 use crate::open::{Open, open_path};
 use crate::operation::Operation;
 
-/// What a read or write leaves in the page cache.
+/// Effect of a read or write on the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cache {
+pub enum CacheMode {
     /// Leave it to the kernel.
     #[default]
     Keep,
@@ -24,7 +24,7 @@ pub enum Cache {
     Drop,
 }
 
-impl Cache {
+impl CacheMode {
     /// `RWF_DONTCACHE` from `linux/fs.h`.
     const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
@@ -40,14 +40,14 @@ impl Cache {
 ///
 /// # Errors
 /// Any error from `pread(2)` or `preadv2(2)`.
-pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Result<usize> {
+pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: CacheMode) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
         Operation::Read,
         bytes.len(),
         |length| match cache {
-            Cache::Keep => rustix::io::pread(file, &mut bytes[..length], offset),
-            Cache::Drop => {
+            CacheMode::Keep => rustix::io::pread(file, &mut bytes[..length], offset),
+            CacheMode::Drop => {
                 let mut parts = [std::io::IoSliceMut::new(&mut bytes[..length])];
                 rustix::io::preadv2(file, &mut parts, offset, cache.flags())
             }
@@ -56,7 +56,7 @@ pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Res
     )
 }
 
-/// Reads what is in the page cache at `offset`, without waiting for the disk.
+/// Reads cached data at `offset`, without waiting for the disk.
 ///
 /// Returns `None` if the bytes aren't cached. The kernel has then started to fetch them: because of
 /// the read itself if the file system supports `RWF_NOWAIT` (measured on 6.18), otherwise because
@@ -64,7 +64,12 @@ pub fn read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Res
 ///
 /// # Errors
 /// Any error from `preadv2(2)` or `posix_fadvise(2)`.
-pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Result<Option<usize>> {
+pub fn read_cached(
+    file: impl AsFd,
+    offset: u64,
+    bytes: &mut [u8],
+    cache: CacheMode,
+) -> Result<Option<usize>> {
     let file = file.as_fd();
     match try_read(file, offset, bytes, cache) {
         Err(cause) if cause.is(Errno::OPNOTSUPP) || cause.is(Errno::NOSYS) => {
@@ -74,8 +79,8 @@ pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache)
     }
 }
 
-/// Reads what is in the page cache at `offset`, without waiting for the disk. Returns `None` if
-/// nothing is cached.
+/// Reads cached data at `offset`, without waiting for the disk. Returns `None` if nothing is
+/// cached.
 ///
 /// The kernel has then started to fetch all of it: measured on 6.18, where ext4, xfs and btrfs
 /// fetch the whole of 1 MiB, at any offset. Older kernels may not have started.
@@ -83,7 +88,7 @@ pub fn read_cached(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache)
 /// # Errors
 /// Any error from `preadv2(2)`; `EOPNOTSUPP` if the file system doesn't support `RWF_NOWAIT`
 /// (tmpfs, FUSE) or can't do as `cache` says.
-pub fn try_read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) -> Result<Option<usize>> {
+pub fn try_read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: CacheMode) -> Result<Option<usize>> {
     let file = file.as_fd();
     let outcome = gate::transfer(
         Operation::Read,
@@ -105,14 +110,14 @@ pub fn try_read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: Cache) ->
 ///
 /// # Errors
 /// Any error from `pwrite(2)` or `pwritev2(2)`.
-pub fn write(file: impl AsFd, offset: u64, bytes: &[u8], cache: Cache) -> Result<usize> {
+pub fn write(file: impl AsFd, offset: u64, bytes: &[u8], cache: CacheMode) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
         Operation::Write,
         bytes.len(),
         |length| match cache {
-            Cache::Keep => rustix::io::pwrite(file, &bytes[..length], offset),
-            Cache::Drop => {
+            CacheMode::Keep => rustix::io::pwrite(file, &bytes[..length], offset),
+            CacheMode::Drop => {
                 let parts = [std::io::IoSlice::new(&bytes[..length])];
                 rustix::io::pwritev2(file, &parts, offset, cache.flags())
             }
@@ -312,7 +317,7 @@ pub fn is_reference(file: impl AsFd) -> Result<bool> {
     )
 }
 
-/// What to look for in a sparse file.
+/// Target of a seek in a sparse file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// The next stored byte.
@@ -415,7 +420,7 @@ pub fn synchronize(file: impl AsFd) -> Result<()> {
 pub fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
-        done += progress(write(file, offset + done as u64, &bytes[done..], Cache::Keep)?)?;
+        done += progress(write(file, offset + done as u64, &bytes[done..], CacheMode::Keep)?)?;
     }
     Ok(())
 }
@@ -447,7 +452,7 @@ fn progress(written: usize) -> Result<usize> {
 pub fn read_all(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize> {
     let (mut done, mut is_doubted) = (0, false);
     while done < bytes.len() {
-        match read(file, offset + done as u64, &mut bytes[done..], Cache::Keep)? {
+        match read(file, offset + done as u64, &mut bytes[done..], CacheMode::Keep)? {
             0 if is_doubted => break,
             0 => is_doubted = true,
             more => (done, is_doubted) = (done + more, false),

@@ -1,8 +1,9 @@
 //! Reading directories with `getdents64`.
 //!
 //! Unlike `std::fs::ReadDir`, which aborts the process if `closedir` fails and allocates a path for
-//! every entry, this reader appends names from one buffer to a [`Names`]. It can stop in the middle
-//! of a directory and continue later, which bounds the memory for a directory of millions of files.
+//! every entry, this reader appends names from one buffer to a [`NameArena`]. It can stop in the
+//! middle of a directory and continue later, which bounds the memory for a directory of millions of
+//! files.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,7 +13,7 @@ use crate::error::{Errno, Result};
 use crate::fd::last_errno;
 use crate::gate;
 use crate::interposer::interposer;
-use crate::names::{EntryType, Names};
+use crate::names::{EntryType, NameArena};
 use crate::operation::Operation;
 
 /// Buffer size of one `getdents64` call, in bytes: about 2,000 short names.
@@ -51,7 +52,7 @@ impl DirectoryReader {
     ///
     /// # Errors
     /// Any error from `getdents64(2)`; entries read before it stay in `names`.
-    pub fn read(&mut self, directory: impl AsFd, names: &mut Names, limit: usize) -> Result<bool> {
+    pub fn read(&mut self, directory: impl AsFd, names: &mut NameArena, limit: usize) -> Result<bool> {
         let directory = directory.as_fd();
         let buffer = self.buffer.get_or_insert_with(|| Buffer::new(LISTING_BYTES)).bytes_mut();
         while names.len() < limit {
@@ -84,7 +85,7 @@ fn list(directory: i32, buffer: &mut [u8]) -> rustix::io::Result<usize> {
 }
 
 /// Parses the kernel's records.
-fn append(mut records: &[u8], names: &mut Names) {
+fn append(mut records: &[u8], names: &mut NameArena) {
     while records.len() > NAME_AT {
         let length =
             usize::from(u16::from_ne_bytes([records[RECORD_LENGTH_AT], records[RECORD_LENGTH_AT + 1]]));
@@ -133,7 +134,7 @@ mod tests {
         let mut reader = DirectoryReader::new();
         let (mut total, mut parts, mut directories) = (0, 0, 0);
         loop {
-            let mut names = Names::new();
+            let mut names = NameArena::new();
             let more = reader.read(&fd, &mut names, 1000).unwrap();
             total += names.len();
             parts += 1;

@@ -16,10 +16,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// because GNU's messages end that way. `{:#}` and `Debug` print the whole call:
 /// `openat(7, "name", O_RDONLY|O_NOFOLLOW) = -1 (Permission denied)`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Error(Box<Failure>);
+pub struct Error(Box<FailedCall>);
 
 #[derive(Clone, PartialEq, Eq)]
-struct Failure {
+struct FailedCall {
     operation: Operation,
     arguments: String,
     errno: Errno,
@@ -29,7 +29,7 @@ impl Error {
     /// Creates the error for `operation`, called with the formatted `arguments`.
     #[must_use]
     pub fn new(operation: Operation, arguments: String, errno: Errno) -> Self {
-        Self(Box::new(Failure { operation, arguments, errno }))
+        Self(Box::new(FailedCall { operation, arguments, errno }))
     }
 
     /// Returns the errno.
@@ -57,7 +57,7 @@ impl Error {
     }
 }
 
-/// Returns what an error says, in the words of glibc, without Rust's "(os error N)".
+/// Returns the message of an error, in the words of glibc, without Rust's "(os error N)".
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     #[cfg(target_env = "musl")]
@@ -73,8 +73,8 @@ pub fn reason(error: &io::Error) -> String {
     text
 }
 
-/// What glibc's `strerror` says where musl's says something else, for the errors of file systems
-/// and of networks below them. GNU cp's users and scripts know these words.
+/// The messages of glibc's `strerror` that differ from musl's, for errors of file systems and of
+/// the networks below them. Users and scripts of GNU cp know them.
 #[cfg(any(test, target_env = "musl"))]
 const WORDS_OF_GLIBC: [(Errno, &str); 26] = [
     (Errno::IO, "Input/output error"),

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Maximum wait for a process to stop. One in uninterruptible sleep doesn't stop, but doesn't fork
-/// meanwhile either.
+/// Maximum wait for a process to stop. One in uninterruptible sleep doesn't stop, but can't fork
+/// either.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
 
 /// A process held by a pidfd, so that its pid can't be mistaken for another's.
@@ -67,7 +67,7 @@ impl Held<OwnedFd> {
     fn child(pid: Pid, parent: Pid) -> Option<Self> {
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         // The pid may have been reused before the pidfd was opened, so check its parent.
-        (Stat::of(pid)?.parent == Some(parent)).then_some(Self { pid, fd })
+        (ProcessStat::of(pid)?.parent == Some(parent)).then_some(Self { pid, fd })
     }
 }
 
@@ -78,7 +78,7 @@ impl<F: AsFd> Held<F> {
         let begun = Instant::now();
         while begun.elapsed() < STOPS_WITHIN
             && !self.has_ended()
-            && Stat::of(self.pid).is_some_and(|stat| !matches!(stat.state, b'T' | b't' | b'Z'))
+            && ProcessStat::of(self.pid).is_some_and(|stat| !matches!(stat.state, b'T' | b't' | b'Z'))
         {
             thread::yield_now();
         }
@@ -107,19 +107,19 @@ fn processes() -> impl Iterator<Item = (Pid, Pid)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let process = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
-        Some((process, Stat::of(process)?.parent?))
+        Some((process, ProcessStat::of(process)?.parent?))
     })
 }
 
 /// Selected fields of `/proc/PID/stat`.
-struct Stat {
+struct ProcessStat {
     /// One letter: running, sleeping, stopped ...
     state: u8,
     /// The current parent; `None` for the first process.
     parent: Option<Pid>,
 }
 
-impl Stat {
+impl ProcessStat {
     /// Parses the first fields after the process name (proc_pid_stat(5)), which may itself
     /// contain parentheses.
     fn of(process: Pid) -> Option<Self> {

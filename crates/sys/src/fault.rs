@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::gate::Verdict;
+use crate::gate::FaultDecision;
 use crate::operation::Operation;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +29,15 @@ enum Effect {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+struct FaultPlan {
     operation: Operation,
     occurrence: u64,
     effect: Effect,
 }
 
-/// The plan from the environment, and what has happened so far.
+/// The plan from the environment, and the occurrences so far.
 struct Hook {
-    plan: Option<Plan>,
+    plan: Option<FaultPlan>,
     counts: [AtomicU64; Operation::ALL.len()],
     fired: AtomicBool,
 }
@@ -51,7 +51,7 @@ fn hook() -> &'static Hook {
     })
 }
 
-fn parse(text: &str) -> Option<Plan> {
+fn parse(text: &str) -> Option<FaultPlan> {
     let mut parts = text.splitn(3, ':');
     let (name, occurrence, effect) = (parts.next()?, parts.next()?, parts.next()?);
     let operation = Operation::ALL.iter().copied().find(|operation| operation.name() == name)?;
@@ -60,7 +60,7 @@ fn parse(text: &str) -> Option<Plan> {
         Some(bytes) => Effect::AtMost(bytes.parse().ok()?),
         None => Effect::Fail(errno(effect)?),
     };
-    Some(Plan { operation, occurrence: occurrence.parse().ok()?, effect })
+    Some(FaultPlan { operation, occurrence: occurrence.parse().ok()?, effect })
 }
 
 fn errno(name: &str) -> Option<Errno> {
@@ -82,20 +82,20 @@ fn errno(name: &str) -> Option<Errno> {
     })
 }
 
-/// Counts one occurrence and decides what to do with it.
-pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
+/// Counts one occurrence and decides its effect.
+pub(crate) fn verdict(operation: Operation, length: usize) -> FaultDecision {
     let hook = hook();
     // Relaxed: a thread needs only a number that no other has; no data goes with it.
     let occurrence = hook.counts[operation as usize].fetch_add(1, Ordering::Relaxed) + 1;
-    let Some(plan) = hook.plan else { return Verdict::Pass };
+    let Some(plan) = hook.plan else { return FaultDecision::Pass };
     if plan.operation != operation || plan.occurrence != occurrence {
-        return Verdict::Pass;
+        return FaultDecision::Pass;
     }
     hook.fired.store(true, Ordering::Relaxed);
     match plan.effect {
-        Effect::Fail(errno) => Verdict::Fail(errno),
-        Effect::AtMost(bytes) => Verdict::Shorten(bytes.min(length)),
-        Effect::OneLess => Verdict::Shorten(length.saturating_sub(1)),
+        Effect::Fail(errno) => FaultDecision::Fail(errno),
+        Effect::AtMost(bytes) => FaultDecision::Shorten(bytes.min(length)),
+        Effect::OneLess => FaultDecision::Shorten(length.saturating_sub(1)),
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         let plan = parse("write:3:ENOSPC").unwrap();
         assert_eq!(
             plan,
-            Plan { operation: Operation::Write, occurrence: 3, effect: Effect::Fail(Errno::NOSPC) }
+            FaultPlan { operation: Operation::Write, occurrence: 3, effect: Effect::Fail(Errno::NOSPC) }
         );
         assert_eq!(parse("read:1:short=-1").unwrap().effect, Effect::OneLess);
         assert_eq!(parse("read:1:short=0").unwrap().effect, Effect::AtMost(0));

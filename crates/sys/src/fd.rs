@@ -59,7 +59,7 @@ impl Fd {
 }
 
 /// Reports whether a file system has lost bytes of an open file, as far as `close` would report it:
-/// NFS, SMB and FUSE write out what they have cached whenever a descriptor is closed. Elsewhere
+/// NFS, SMB and FUSE write out their cached data whenever a descriptor is closed. Elsewhere
 /// this does nothing.
 ///
 /// # Errors

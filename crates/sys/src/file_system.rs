@@ -5,43 +5,36 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::data::read_path;
 use crate::error::Result;
 use crate::gate;
+use crate::magic;
 use crate::operation::Operation;
 
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-const EXT: u64 = 0xef53; // ext2, ext3, ext4
-const XFS: u64 = 0x5846_5342;
-const BTRFS: u64 = 0x9123_683e;
-const TMPFS: u64 = 0x0102_1994;
-const RAMFS: u64 = 0x8584_58f6;
-const PROC: u64 = 0x9fa0;
-const SYSFS: u64 = 0x6265_6572;
-const CONFIGFS: u64 = 0x6265_6570;
-
-/// Types of file systems that this kernel alone serves (`linux/magic.h`, `statfs(2)`): no other
-/// host writes to them, and no process serves them.
+/// Types of file systems that this kernel alone serves: no other host writes to them, and no process
+/// serves them.
 const LOCAL_TYPES: [u64; 17] = [
-    EXT,
-    XFS,
-    BTRFS,
-    TMPFS,
-    RAMFS,
-    0xf2f5_2010, // f2fs
-    0xca45_1a4e, // bcachefs
-    0x794c_7630, // overlayfs
-    0x2fc1_2fc1, // zfs
-    0x4d44,      // vfat
-    0x2011_bab0, // exfat
-    0x7366_746e, // ntfs3
-    0x3153_464a, // jfs
-    0x3434,      // nilfs2
-    0x5265_4973, // reiserfs
-    0x1501_3346, // udf
-    0x482b,      // hfsplus
+    magic::EXT,
+    magic::XFS,
+    magic::BTRFS,
+    magic::TMPFS,
+    magic::RAMFS,
+    magic::F2FS,
+    magic::BCACHEFS,
+    magic::OVERLAYFS,
+    magic::ZFS,
+    magic::VFAT,
+    magic::EXFAT,
+    magic::NTFS3,
+    magic::JFS,
+    magic::NILFS2,
+    magic::REISERFS,
+    magic::UDF,
+    magic::HFSPLUS,
 ];
 
-/// Returns the kernel's number for the type of the file's file system (`f_type` of `fstatfs`).
+/// Returns the kernel's number for the type of the file's file system (`f_type` of `fstatfs`);
+/// see [`magic`].
 ///
 /// # Errors
 /// Any error from `fstatfs(2)`.
@@ -70,7 +63,7 @@ pub fn is_local(file: impl AsFd) -> Result<bool> {
 /// # Errors
 /// Any error from `fstatfs(2)`.
 pub fn is_in_memory(file: impl AsFd) -> Result<bool> {
-    file_system_type(file).map(|kind| [TMPFS, RAMFS].contains(&kind))
+    file_system_type(file).map(|kind| [magic::TMPFS, magic::RAMFS].contains(&kind))
 }
 
 /// Returns true if the file is on a file system whose files the kernel writes as they are read, so
@@ -79,7 +72,7 @@ pub fn is_in_memory(file: impl AsFd) -> Result<bool> {
 /// # Errors
 /// Any error from `fstatfs(2)`.
 pub fn is_made_by_kernel(file: impl AsFd) -> Result<bool> {
-    file_system_type(file).map(|kind| [PROC, SYSFS, CONFIGFS].contains(&kind))
+    file_system_type(file).map(|kind| [magic::PROC, magic::SYSFS, magic::CONFIGFS].contains(&kind))
 }
 
 /// Returns true if the file is on a file system where those who create files wait for each other,
@@ -89,17 +82,17 @@ pub fn is_made_by_kernel(file: impl AsFd) -> Result<bool> {
 /// # Errors
 /// Any error from `fstatfs(2)`.
 pub fn has_coarse_locks(file: impl AsFd) -> Result<bool> {
-    file_system_type(file).map(|kind| [XFS, BTRFS].contains(&kind))
+    file_system_type(file).map(|kind| [magic::XFS, magic::BTRFS].contains(&kind))
 }
 
 /// Returns true if the file is on a file system where two threads that write to one file in turn,
-/// and read meanwhile, are faster than one. On Btrfs they aren't, and hardly on tmpfs
-/// (docs/measurements/choices.md, "One large file by two workers"); others were not measured.
+/// one reading while the other writes, are faster than one. On Btrfs they aren't, and hardly on
+/// tmpfs (docs/measurements/choices.md, "One large file by two workers"); others were not measured.
 ///
 /// # Errors
 /// Any error from `fstatfs(2)`.
 pub fn suits_two_workers(file: impl AsFd) -> Result<bool> {
-    file_system_type(file).map(|kind| [EXT, XFS].contains(&kind))
+    file_system_type(file).map(|kind| [magic::EXT, magic::XFS].contains(&kind))
 }
 
 /// Returns true if the file is on a file system where the reader of a large file does much of the
@@ -109,7 +102,7 @@ pub fn suits_two_workers(file: impl AsFd) -> Result<bool> {
 /// # Errors
 /// Any error from `fstatfs(2)`.
 pub fn is_read_ahead_costly(file: impl AsFd) -> Result<bool> {
-    file_system_type(file).map(|kind| kind == BTRFS)
+    file_system_type(file).map(|kind| kind == magic::BTRFS)
 }
 
 /// Returns how many bytes an unprivileged process may still write to the file's file system
@@ -178,7 +171,7 @@ mod tests {
     #[test]
     fn proc_is_known_by_number_and_by_name() {
         let file = std::fs::File::open("/proc/self/stat").unwrap();
-        assert_eq!(file_system_type(&file).unwrap(), PROC);
+        assert_eq!(file_system_type(&file).unwrap(), magic::PROC);
         let device = file.metadata().unwrap().dev();
         assert_eq!(mount_type(device).unwrap().as_deref(), Some(&b"proc"[..]));
         assert_eq!(mount_type(u64::MAX >> 12).unwrap(), None);

@@ -13,7 +13,7 @@ use crate::operation::Operation;
 
 /// The fault hook's decision for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum FaultDecision {
     /// Make the call.
     Pass,
     /// Don't make the call; fail with this errno.
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
 
 /// Asks the fault hook about one occurrence of `operation` that would move `length` bytes.
 #[inline]
-pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
+pub(crate) fn verdict(operation: Operation, length: usize) -> FaultDecision {
     #[cfg(feature = "fault")]
     {
         crate::fault::verdict(operation, length)
@@ -34,7 +34,7 @@ pub(crate) fn verdict(operation: Operation, length: usize) -> Verdict {
     #[cfg(not(feature = "fault"))]
     {
         let _ = (operation, length);
-        Verdict::Pass
+        FaultDecision::Pass
     }
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn call<T>(
 ) -> Result<T> {
     loop {
         let outcome = match verdict(operation, 0) {
-            Verdict::Fail(errno) => Err(errno),
-            Verdict::Pass | Verdict::Shorten(_) => perform(),
+            FaultDecision::Fail(errno) => Err(errno),
+            FaultDecision::Pass | FaultDecision::Shorten(_) => perform(),
         };
         match outcome {
             Ok(value) => return Ok(value),
@@ -68,10 +68,10 @@ pub(crate) fn transfer(
 ) -> Result<usize> {
     loop {
         let outcome = match verdict(operation, length) {
-            Verdict::Pass => perform(length),
-            Verdict::Shorten(0) => Ok(0),
-            Verdict::Shorten(shorter) => perform(shorter),
-            Verdict::Fail(errno) => Err(errno),
+            FaultDecision::Pass => perform(length),
+            FaultDecision::Shorten(0) => Ok(0),
+            FaultDecision::Shorten(shorter) => perform(shorter),
+            FaultDecision::Fail(errno) => Err(errno),
         };
         match outcome {
             Ok(moved) => return Ok(moved),
@@ -92,7 +92,7 @@ pub(crate) fn call_once<T>(
     let verdict = verdict(operation, 0);
     let outcome = perform();
     match (verdict, outcome) {
-        (Verdict::Fail(errno), _) | (_, Err(errno)) => Err(Error::new(operation, describe(), errno)),
+        (FaultDecision::Fail(errno), _) | (_, Err(errno)) => Err(Error::new(operation, describe(), errno)),
         (_, Ok(value)) => Ok(value),
     }
 }

@@ -133,19 +133,19 @@ mod loaded {
 
     use libc::{c_int, c_void, dl_phdr_info, size_t};
 
-    pub(super) struct Object {
+    pub(super) struct LoadedObject {
         /// File name, empty for the program.
         pub(super) name: CString,
         segments: Vec<Range<usize>>,
     }
 
-    impl Object {
+    impl LoadedObject {
         pub(super) fn contains(&self, address: usize) -> bool {
             self.segments.iter().any(|segment| segment.contains(&address))
         }
     }
 
-    pub(super) fn objects() -> Vec<Object> {
+    pub(super) fn objects() -> Vec<LoadedObject> {
         let mut objects = Vec::new();
         // SAFETY: `add` has the type asked for, and `objects`, which it gets, is borrowed for the
         // call.
@@ -172,9 +172,9 @@ mod loaded {
             let start = info.dlpi_addr.wrapping_add(header.p_vaddr) as usize;
             start..start + header.p_memsz as usize
         });
-        // SAFETY: `objects` passes a vector of this type, which nobody else uses meanwhile.
-        let objects = unsafe { &mut *objects.cast::<Vec<Object>>() };
-        objects.push(Object { name, segments: segments.collect() });
+        // SAFETY: `objects` passes a vector of this type, which nobody else uses at the same time.
+        let objects = unsafe { &mut *objects.cast::<Vec<LoadedObject>>() };
+        objects.push(LoadedObject { name, segments: segments.collect() });
         0
     }
 }

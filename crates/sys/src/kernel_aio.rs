@@ -46,14 +46,14 @@ use std::thread;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::answer::{asked, counted, is_transient, word};
+use crate::answer::{asked, counted, is_transient, negated};
 use crate::error::{Error, Result};
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
-use crate::transfer::{Transfer, Transferred};
+use crate::transfer::{TransferRequest, Transferred};
 use crate::used::Used;
 
-use context::{Context, ControlBlock, Event};
+use context::{Context, ControlBlock, IoEvent};
 
 /// Maximum requests in flight. Two such contexts use up all that `fs.aio-max-nr` allows a machine
 /// by default.
@@ -66,7 +66,7 @@ const ATTEMPTS_MAX: u8 = 2;
 /// Maximum consecutive calls that fail with `EAGAIN` without progress, before AIO is given up.
 const STALLS_MAX: u32 = 64;
 
-/// How long to wait if the caller wants more than one completion.
+/// Duration of a wait for more than one completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
     /// Until the first completion: whatever can continue, continues.
@@ -78,10 +78,10 @@ pub enum Gather {
 /// Requests in flight in the kernel's AIO contexts. See the module for its promises.
 pub struct KernelAio {
     /// Indexed by [`Direction`].
-    queues: [Queue; 2],
-    slots: Box<[Slot]>,
+    queues: [ContextQueue; 2],
+    slots: Box<[KernelAioSlot]>,
     blocks: Box<[ControlBlock]>,
-    events: Box<[Event]>,
+    events: Box<[IoEvent]>,
     free: Vec<usize>,
     /// Slots whose result is known, with the raw result.
     finished: VecDeque<(usize, i32)>,
@@ -107,7 +107,7 @@ impl Direction {
 }
 
 /// A context, and the requests waiting to be submitted to it.
-struct Queue {
+struct ContextQueue {
     context: Context,
     /// Slots not yet accepted by the kernel, oldest first.
     waiting: VecDeque<usize>,
@@ -115,9 +115,9 @@ struct Queue {
     taken: u64,
 }
 
-struct Slot {
+struct KernelAioSlot {
     token: u64,
-    transfer: Option<Transfer>,
+    transfer: Option<TransferRequest>,
     /// Bytes read by the read of a pair, once known.
     read: Option<usize>,
     /// Failed submissions so far. A request with `ATTEMPTS_MAX` is not submitted again.
@@ -140,10 +140,10 @@ impl KernelAio {
             || "0, EFD_CLOEXEC".to_owned(),
         )?;
         Ok(Self {
-            queues: [Queue::new(depth)?, Queue::new(depth)?],
-            slots: (0..depth).map(|_| Slot::empty()).collect(),
+            queues: [ContextQueue::new(depth)?, ContextQueue::new(depth)?],
+            slots: (0..depth).map(|_| KernelAioSlot::empty()).collect(),
             blocks: vec![ControlBlock::default(); depth].into(),
-            events: vec![Event::default(); depth].into(),
+            events: vec![IoEvent::default(); depth].into(),
             free: (0..depth).rev().collect(),
             finished: VecDeque::with_capacity(depth),
             signals,
@@ -195,13 +195,17 @@ impl KernelAio {
     ///
     /// # Panics
     /// If the request names bytes outside its buffer.
-    pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
+    pub fn push(
+        &mut self,
+        token: u64,
+        mut transfer: TransferRequest,
+    ) -> std::result::Result<(), TransferRequest> {
         transfer.check();
         if self.broken {
             return Err(transfer);
         }
         let Some(index) = self.free.pop() else { return Err(transfer) };
-        self.slots[index] = Slot { token, transfer: Some(transfer), ..Slot::empty() };
+        self.slots[index] = KernelAioSlot { token, transfer: Some(transfer), ..KernelAioSlot::empty() };
         self.start(index);
         Ok(())
     }
@@ -234,7 +238,7 @@ impl KernelAio {
             for direction in Direction::ALL {
                 self.collect(direction, 0)?;
             }
-            wanted = wanted.saturating_sub(self.settle(&mut take));
+            wanted = wanted.saturating_sub(self.retire(&mut take));
             if mem::take(&mut self.restarted) {
                 // Submit now: a pair's write or a retry must not wait for the caller's next flush.
                 // Buffered writes complete inside `io_submit`, so check again before waiting.
@@ -266,7 +270,7 @@ impl KernelAio {
 
     /// Returns every finished request to the caller, or resubmits it, or starts a pair's write.
     /// Returns the number of requests completed.
-    fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
+    fn retire(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
         // `start` may finish a request at once and bring it back here. Terminates: the parts and
         // attempts of a request are limited.
@@ -310,7 +314,7 @@ impl KernelAio {
     fn submit(&mut self, direction: Direction) -> Result<()> {
         let queue = &mut self.queues[direction as usize];
         // SAFETY: the blocks name memory in buffers owned by the slots. A buffer is neither freed
-        // nor handed out before its event is seen (`settle`) or the context is destroyed; if it
+        // nor handed out before its event is seen (`retire`) or the context is destroyed; if it
         // can't be destroyed, the buffer is leaked (`let_go`).
         let outcome = unsafe { queue.context.submit(&mut self.blocks, queue.waiting.iter().copied()) };
         match outcome {
@@ -340,7 +344,7 @@ impl KernelAio {
             Err(_) => {
                 if let Some(index) = queue.waiting.pop_front() {
                     self.slots[index].attempts = ATTEMPTS_MAX;
-                    self.finished.push_back((index, word(Errno::AGAIN)));
+                    self.finished.push_back((index, negated(Errno::AGAIN)));
                 }
                 Ok(())
             }
@@ -369,7 +373,7 @@ impl KernelAio {
     fn fetch(&mut self, direction: Direction, min: usize) -> std::result::Result<usize, Errno> {
         let queue = &mut self.queues[direction as usize];
         let count = queue.context.fetch(min.min(queue.in_kernel), &mut self.events)?;
-        for (index, result) in self.events[..count].iter().map(Event::take) {
+        for (index, result) in self.events[..count].iter().map(IoEvent::take) {
             if let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.in_kernel) {
                 slot.in_kernel = false;
                 queue.in_kernel -= 1;
@@ -399,8 +403,8 @@ impl KernelAio {
     /// Waits until an operation completes in either context.
     fn wait_for_signal(&mut self) -> Result<()> {
         let outcome = match gate::verdict(Operation::IoGetevents, 0) {
-            Verdict::Fail(errno) => Err(errno),
-            Verdict::Pass | Verdict::Shorten(_) => {
+            FaultDecision::Fail(errno) => Err(errno),
+            FaultDecision::Pass | FaultDecision::Shorten(_) => {
                 self.signal_reads += 1;
                 rustix::io::read(&self.signals, &mut [0; 8]).map(drop)
             }
@@ -431,7 +435,7 @@ impl KernelAio {
             let queue = &mut self.queues[direction as usize];
             for index in queue.waiting.drain(..) {
                 self.slots[index].attempts = ATTEMPTS_MAX;
-                self.finished.push_back((index, word(Errno::AGAIN)));
+                self.finished.push_back((index, negated(Errno::AGAIN)));
             }
             let in_kernel = queue.in_kernel;
             if in_kernel > 0 && self.fetch(direction, in_kernel).is_err() {
@@ -443,7 +447,7 @@ impl KernelAio {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             // Not the kernel's errno: the caller might take it for a transient one and retry.
             if mem::take(&mut slot.in_kernel) {
-                self.finished.push_back((index, word(Errno::IO)));
+                self.finished.push_back((index, negated(Errno::IO)));
             }
         }
         error
@@ -458,9 +462,10 @@ impl KernelAio {
         // both contexts in parallel.
         let mut first = None;
         let second = thread::scope(|scope| {
-            let beside = thread::Builder::new().spawn_scoped(scope, || first = Some(reads.context.destroy()));
+            let other_thread =
+                thread::Builder::new().spawn_scoped(scope, || first = Some(reads.context.destroy()));
             // If no thread can be spawned, the first context is destroyed below.
-            drop(beside);
+            drop(other_thread);
             writes.context.destroy()
         });
         let first = first.unwrap_or_else(|| reads.context.destroy());
@@ -476,7 +481,7 @@ impl KernelAio {
     }
 }
 
-impl Queue {
+impl ContextQueue {
     fn new(depth: usize) -> Result<Self> {
         let context = Context::new(depth)?;
         // A seccomp filter may allow `io_setup` but not `io_submit`. Better to find out now than
@@ -487,7 +492,7 @@ impl Queue {
     }
 }
 
-impl Slot {
+impl KernelAioSlot {
     fn empty() -> Self {
         Self { token: 0, transfer: None, read: None, attempts: 0, in_kernel: false }
     }

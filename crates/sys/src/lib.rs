@@ -28,6 +28,7 @@ mod directory;
 mod error;
 mod family;
 mod fd;
+mod file_ref;
 mod file_system;
 mod gate;
 mod inherited;
@@ -35,6 +36,7 @@ mod interposer;
 mod kernel_aio;
 mod local_time;
 mod locale;
+pub mod magic;
 mod make;
 mod memory;
 mod metadata;
@@ -62,16 +64,17 @@ pub mod fault;
 
 pub use buffer::Buffer;
 pub use cached::cached_bytes;
-pub use child::{Ended, Failed, Filter, Leash, Started};
+pub use child::{ChildOutput, Failed, Filter, Leash, Started};
 pub use data::{
-    Advice, Cache, Seek, advise, advise_range, allocate, copy_range, is_direct, is_reference, make_blocking,
-    position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek, stand_at,
-    stand_at_end, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
+    Advice, CacheMode, Seek, advise, advise_range, allocate, copy_range, is_direct, is_reference,
+    make_blocking, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
+    stand_at, stand_at_end, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back};
 pub use directory::DirectoryReader;
 pub use error::{Errno, Error, Result, reason};
 pub use fd::{Fd, flush_as_close_does};
+pub use file_ref::FileRef;
 pub use file_system::{
     file_system_id, file_system_type, free_bytes, has_coarse_locks, is_in_memory, is_local,
     is_made_by_kernel, is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system,
@@ -87,16 +90,16 @@ pub use make::{
 };
 pub use memory::dirty_limit;
 pub use metadata::{Owner, Times, change_mode, change_owner, change_times};
-pub use names::{EntryType, ListedEntry, Name, Names, PackedNames, c_string};
+pub use names::{EntryType, ListedEntry, Name, NameArena, PackedNames, c_string};
 pub use open::{NONBLOCK, Open, open, open_parent, open_path, open_path_without_links};
 pub use operation::Operation;
 pub use pinned::{Pinned, has_xattrs_at};
 pub use pipe::Pipe;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
-    Identity as ProcessIdentity, Usage, address_space_limit, block_signals, clock, descriptor_limit,
-    effective_identity, is_in_group, lower_priority, precise_clock, raise_descriptor_limit,
-    set_creation_label, set_umask, umask, usage, widen_descriptor_table,
+    Credentials, Usage, address_space_limit, block_signals, clock, descriptor_limit, effective_identity,
+    is_in_group, lower_priority, precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask,
+    usage, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
@@ -107,10 +110,10 @@ pub use standard::{
 };
 pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, device_of, device_parts, is_mount_root,
-    may_write, stat, stat_at, stat_path,
+    may_write, stat, stat_at, stat_followed, stat_path,
 };
 pub use temporary::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
-pub use transfer::{Transfer, Transferred};
+pub use transfer::{TransferRequest, Transferred};
 pub use used::Used;
 pub use users::{group_name, group_number, user_name, user_number};
 pub use xattr::{XattrNames, get_xattr, list_xattrs, matches_pattern, remove_xattr, set_xattr};

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 const ASCII: &str = "ANSI_X3.4-1968";
 
 /// `mbstate_t`. Larger than in any C library.
-type State = [u64; 16];
+type ConversionState = [u64; 16];
 
 unsafe extern "C" {
     // `wchar_t` has 32 bits, and a sign on some architectures only. `iswprint` wants it without.
@@ -47,7 +47,7 @@ pub fn use_character_set() {
 #[must_use]
 pub fn first_character(text: &[u8]) -> (usize, bool) {
     let (mut length, mut is_printable) = (0, true);
-    let mut state: State = [0; 16];
+    let mut state: ConversionState = [0; 16];
     loop {
         let rest = &text[length..];
         let mut wide: c_uint = 0;

@@ -172,7 +172,7 @@ pub fn remove_directory(directory: impl AsFd, name: &CStr) -> Result<()> {
     )
 }
 
-/// Renames the entry `name` of `directory` to `new_name`, replacing what has that name.
+/// Renames the entry `name` of `directory` to `new_name`, replacing the entry that has that name.
 ///
 /// # Errors
 /// Any error from `renameat(2)`.
@@ -185,8 +185,8 @@ pub fn rename(directory: impl AsFd, name: &CStr, new_name: &CStr) -> Result<()> 
     )
 }
 
-/// Renames an entry, a name in a directory, to one of another directory, replacing what has that
-/// name.
+/// Renames an entry, a name in a directory, to one of another directory, replacing any entry of
+/// that name.
 ///
 /// # Errors
 /// Any error from `renameat(2)`.

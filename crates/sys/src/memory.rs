@@ -1,4 +1,4 @@
-//! How much data the page cache accepts before writers wait for the disk.
+//! The amount of dirty data that the page cache accepts before writers wait for the disk.
 //!
 //! Source: `Documentation/admin-guide/sysctl/vm.rst` (`dirty_bytes`, `dirty_ratio`), and
 //! `cgroup-v2.rst` and `cgroup-v1/memory.rst` for the limits of a control group.

@@ -64,12 +64,12 @@ pub struct ListedEntry {
 
 /// A growing list of entries and their names.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct NameArena {
     bytes: Vec<u8>,
     entries: Vec<ListedEntry>,
 }
 
-impl Names {
+impl NameArena {
     /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
@@ -123,8 +123,8 @@ impl Names {
 
     /// Keeps the entries that `belongs` accepts; moves the others to the returned list.
     #[must_use]
-    pub fn split_off(&mut self, mut belongs: impl FnMut(&ListedEntry) -> bool) -> Names {
-        let mut others = Names::new();
+    pub fn split_off(&mut self, mut belongs: impl FnMut(&ListedEntry) -> bool) -> NameArena {
+        let mut others = NameArena::new();
         let entries = std::mem::take(&mut self.entries);
         for entry in entries {
             if belongs(&entry) {
@@ -141,10 +141,11 @@ impl Names {
     /// # Panics
     /// If `range` is outside the list.
     #[must_use]
-    pub fn part(&self, range: Range<usize>) -> Names {
+    pub fn part(&self, range: Range<usize>) -> NameArena {
         let entries = &self.entries[range];
         let bytes = entries.iter().map(|entry| self.at(entry.start).count_bytes() + 1).sum();
-        let mut part = Names { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(entries.len()) };
+        let mut part =
+            NameArena { bytes: Vec::with_capacity(bytes), entries: Vec::with_capacity(entries.len()) };
         for entry in entries {
             part.push(self.at(entry.start), entry.inode, entry.kind);
         }
@@ -154,7 +155,7 @@ impl Names {
     /// Returns the `index`-th entry.
     ///
     /// # Panics
-    /// If `index` is not less than [`Names::len`].
+    /// If `index` is not less than [`NameArena::len`].
     #[must_use]
     pub fn entry(&self, index: usize) -> ListedEntry {
         self.entries[index]
@@ -163,7 +164,7 @@ impl Names {
     /// Returns the name of the `index`-th entry.
     ///
     /// # Panics
-    /// If `index` is not less than [`Names::len`].
+    /// If `index` is not less than [`NameArena::len`].
     #[must_use]
     pub fn name(&self, index: usize) -> &CStr {
         self.at(self.entries[index].start)
@@ -191,7 +192,7 @@ pub struct PackedNames {
 impl PackedNames {
     /// Packs a list.
     #[must_use]
-    pub fn of(names: &Names) -> Self {
+    pub fn of(names: &NameArena) -> Self {
         let mut packed = Self::default();
         for (index, entry) in names.entries.iter().enumerate() {
             packed.push(names.name(index), entry.kind);
@@ -219,7 +220,7 @@ impl PackedNames {
 
     /// Unpacks the list, in its order. Inode numbers that were not sent become 0.
     #[must_use]
-    pub fn unpack(self) -> Names {
+    pub fn unpack(self) -> NameArena {
         let Self { names: bytes, kinds, inodes } = self;
         let mut entries = Vec::with_capacity(kinds.len());
         let mut start = 0;
@@ -229,14 +230,14 @@ impl PackedNames {
             // No message is as long as 4 GiB.
             start = start.saturating_add(u32::try_from(name.len()).unwrap_or(u32::MAX));
         }
-        Names { bytes, entries }
+        NameArena { bytes, entries }
     }
 }
 
 /// A single name that keeps its arena alive. Cheap to clone.
 #[derive(Clone)]
 pub struct Name {
-    names: Arc<Names>,
+    names: Arc<NameArena>,
     index: u32,
 }
 
@@ -244,9 +245,9 @@ impl Name {
     /// Refers to the `index`-th name of a list.
     ///
     /// # Panics
-    /// If `index` is not less than [`Names::len`].
+    /// If `index` is not less than [`NameArena::len`].
     #[must_use]
-    pub fn new(names: &Arc<Names>, index: usize) -> Self {
+    pub fn new(names: &Arc<NameArena>, index: usize) -> Self {
         debug_assert!(index < names.len());
         // A list of more than 4 GiB of names can't be made, so there are fewer names than that.
         Self { index: u32::try_from(index).unwrap_or(u32::MAX), names: Arc::clone(names) }
@@ -267,7 +268,7 @@ impl Name {
 
 impl From<&CStr> for Name {
     fn from(name: &CStr) -> Self {
-        Self::new(&Arc::new(Names::of(name, EntryType::Unknown)), 0)
+        Self::new(&Arc::new(NameArena::of(name, EntryType::Unknown)), 0)
     }
 }
 
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn names_sort_by_inode_and_split_by_kind() {
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         names.push(c"late", 9, EntryType::Regular);
         names.push(c"directory", 1, EntryType::Directory);
         names.push(c"early", 3, EntryType::Regular);
@@ -311,7 +312,7 @@ mod tests {
             (c"\xff b\n", u64::MAX, EntryType::Unknown),
             (c"c", 0, EntryType::Directory),
         ];
-        let (mut names, mut without_inodes) = (Names::new(), PackedNames::default());
+        let (mut names, mut without_inodes) = (NameArena::new(), PackedNames::default());
         for (name, inode, kind) in entries {
             names.push(name, inode, kind);
             without_inodes.push(name, kind);

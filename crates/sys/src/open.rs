@@ -12,7 +12,8 @@ use crate::gate;
 use crate::operation::Operation;
 use crate::stat::{FileType, Mode, stat_at};
 
-/// How to open a file. Start from one of the constants and add to it with the methods.
+/// Flags and mode for opening a file. Start from one of the constants, and add to it with the
+/// methods.
 ///
 /// Every `Open` sets close-on-exec and never acquires a controlling terminal. A symbolic link in
 /// the last component is followed only by [`Open::following`] and [`Open::create_through`].

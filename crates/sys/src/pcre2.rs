@@ -1,12 +1,12 @@
 //! Bindings for PCRE2, the library behind `grep -P`: pattern compilation and matching, bounded in
 //! time and memory.
 //!
-//! A [`Pattern`] is immutable and shared by all workers. Each worker owns a [`Matching`], which
-//! holds what PCRE2 writes to. Patterns are JIT-compiled if the processor and the system allow it;
-//! otherwise PCRE2 interprets them.
+//! A [`CompiledPattern`] is immutable and shared by all workers. Each worker owns a [`Matching`],
+//! which holds what PCRE2 writes to. Patterns are JIT-compiled if the processor and the system
+//! allow it; otherwise PCRE2 interprets them.
 //!
 //! Limits: PCRE2's own match limit bounds the time of a search, [`MEMORY_MAX`] the memory of a
-//! worker. A search that exceeds a limit is a [`Failure`], never reported as "no match".
+//! worker. A search that exceeds a limit is a [`MatchFailure`], never reported as "no match".
 
 use std::ffi::c_int;
 use std::fmt;
@@ -38,7 +38,7 @@ pub struct PatternOptions {
 
 /// Why a search was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum MatchFailure {
     /// Match limit exceeded.
     MatchLimit,
     /// Backtracking depth limit exceeded.
@@ -72,7 +72,7 @@ impl std::error::Error for CompileError {}
 
 /// A compiled pattern.
 #[derive(Debug)]
-pub struct Pattern {
+pub struct CompiledPattern {
     code: NonNull<sys::pcre2_code_8>,
     /// Character tables of the locale, which the code refers to; null for PCRE2's own.
     tables: *const u8,
@@ -80,11 +80,11 @@ pub struct Pattern {
 
 // SAFETY: PCRE2 documents compiled code and tables as read-only after compilation, and any thread
 // may free them.
-unsafe impl Send for Pattern {}
+unsafe impl Send for CompiledPattern {}
 // SAFETY: as above; a search writes only to its `Matching`.
-unsafe impl Sync for Pattern {}
+unsafe impl Sync for CompiledPattern {}
 
-impl Pattern {
+impl CompiledPattern {
     /// Compiles a pattern.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Pattern {
         subject: &[u8],
         from: usize,
         not_bol: bool,
-    ) -> Result<Option<Range<usize>>, Failure> {
+    ) -> Result<Option<Range<usize>>, MatchFailure> {
         if from > subject.len() {
             return Ok(None);
         }
@@ -151,14 +151,14 @@ impl Pattern {
             return match result {
                 sys::PCRE2_ERROR_NOMATCH => Ok(None),
                 sys::PCRE2_ERROR_JIT_STACKLIMIT if matching.grow() => continue,
-                result if result < 0 => Err(Failure::of(result)),
+                result if result < 0 => Err(MatchFailure::of(result)),
                 _ => Ok(Some(matching.found())),
             };
         }
     }
 }
 
-impl Drop for Pattern {
+impl Drop for CompiledPattern {
     fn drop(&mut self) {
         // SAFETY: PCRE2 made the code, and nobody else uses it.
         unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) };
@@ -230,7 +230,7 @@ unsafe impl Send for Matching {}
 
 impl Matching {
     /// Allocates the state for searching with `pattern`. `None` if out of memory.
-    pub fn new(pattern: &Pattern) -> Option<Self> {
+    pub fn new(pattern: &CompiledPattern) -> Option<Self> {
         // SAFETY: a null context selects the C library's allocator.
         let context = NonNull::new(unsafe { sys::pcre2_match_context_create_8(null_mut()) })?;
         let kibibytes = u32::try_from(MEMORY_MAX >> 10).unwrap_or(u32::MAX);
@@ -293,7 +293,7 @@ impl Drop for Matching {
     }
 }
 
-impl Failure {
+impl MatchFailure {
     fn of(code: c_int) -> Self {
         match code {
             sys::PCRE2_ERROR_MATCHLIMIT => Self::MatchLimit,
@@ -310,7 +310,7 @@ impl Failure {
 /// Returns PCRE2's message for an error code.
 fn message(code: c_int) -> String {
     let mut text = [0_u8; MESSAGE_MAX];
-    // SAFETY: the buffer is writable for its length; PCRE2 truncates what does not fit.
+    // SAFETY: the buffer is writable for its length; PCRE2 truncates a longer text.
     let length = unsafe { sys::pcre2_get_error_message_8(code, text.as_mut_ptr(), text.len()) };
     let length = usize::try_from(length).unwrap_or(0).min(text.len());
     String::from_utf8_lossy(&text[..length]).into_owned()
@@ -322,8 +322,12 @@ mod tests {
 
     const UTF8: PatternOptions = PatternOptions { utf8: true, ignore_case: false, whole: false };
 
-    fn find(pattern: &str, options: PatternOptions, text: &[u8]) -> Result<Option<Range<usize>>, Failure> {
-        let pattern = Pattern::new(pattern.as_bytes(), options).unwrap();
+    fn find(
+        pattern: &str,
+        options: PatternOptions,
+        text: &[u8],
+    ) -> Result<Option<Range<usize>>, MatchFailure> {
+        let pattern = CompiledPattern::new(pattern.as_bytes(), options).unwrap();
         pattern.find(&mut Matching::new(&pattern).unwrap(), text, 0, false)
     }
 
@@ -337,21 +341,21 @@ mod tests {
     #[test]
     fn a_search_ends_at_the_match_limit() {
         let text = [b"a".repeat(60), b"b".to_vec()].concat();
-        assert_eq!(find("(a+)+$", UTF8, &text), Err(Failure::MatchLimit));
+        assert_eq!(find("(a+)+$", UTF8, &text), Err(MatchFailure::MatchLimit));
     }
 
     #[test]
     fn a_stack_grows_up_to_its_limit() {
         let text = b"ab".repeat(1 << 19);
         assert_eq!(find("^(a|b)+$", UTF8, &text), Ok(Some(0..text.len())));
-        let pattern = Pattern::new(b"^(a|b)+$", UTF8).unwrap();
+        let pattern = CompiledPattern::new(b"^(a|b)+$", UTF8).unwrap();
         let mut matching = Matching::new(&pattern).unwrap();
         matching.stack_bytes = MEMORY_MAX;
-        assert_eq!(pattern.find(&mut matching, &text, 0, false), Err(Failure::StackLimit));
+        assert_eq!(pattern.find(&mut matching, &text, 0, false), Err(MatchFailure::StackLimit));
     }
 
     #[test]
     fn an_invalid_pattern_has_the_message_of_pcre2() {
-        assert_eq!(Pattern::new(b"(", UTF8).unwrap_err().to_string(), "missing closing parenthesis");
+        assert_eq!(CompiledPattern::new(b"(", UTF8).unwrap_err().to_string(), "missing closing parenthesis");
     }
 }

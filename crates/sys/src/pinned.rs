@@ -50,7 +50,7 @@ impl Pinned {
         open(directory, name, Open::PATH.following()).map(Self)
     }
 
-    /// Pins what an `O_PATH` descriptor refers to.
+    /// Pins the object that an `O_PATH` descriptor refers to.
     ///
     /// # Errors
     /// Any error from `fcntl(2)`.

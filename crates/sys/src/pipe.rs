@@ -38,7 +38,7 @@ impl Pipe {
     /// holds. Returns how many were copied, and the pipe if it is empty again.
     ///
     /// 0 means neither EOF nor an error: the source can't be read this way, or not at all. A plain
-    /// read tells.
+    /// read shows which.
     ///
     /// # Errors
     /// Any error from `splice(2)` to the target.

@@ -37,7 +37,8 @@
 //! - memory and descriptors that the C library may use are never freed: drop waits, and leaves
 //!   whatever doesn't come back in time to its late notification, or leaks it;
 //! - every accepted request completes exactly once, with its buffer;
-//! - the write of a pair starts after its read has completed, and writes what was read, no more;
+//! - the write of a pair starts after its read has completed, and writes only the bytes that were
+//!   read;
 //! - a successful request allocates nothing here (the C library allocates for each).
 //!
 //! Limitation: the C library works on one request per descriptor at a time. Requests for one file
@@ -62,15 +63,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::data::Cache;
+use crate::data::CacheMode;
 use crate::error::Result;
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
-use crate::transfer::{Transfer, Transferred};
+use crate::transfer::{TransferRequest, Transferred};
 use crate::used::Used;
 
 use calls::LIST_MAX;
-use slot::{ABANDONED, Completions, FIRST, LAST, NOT_TAKEN, OURS, Over, Queue, SECOND, Slot, Work, reply};
+use slot::{
+    ABANDONED, Completions, FIRST, FinishedQueue, LAST, NOT_TAKEN, OURS, Over, PosixAioSlot, SECOND,
+    SlotRequest, reply,
+};
 
 /// Maximum requests in flight.
 const DEPTH_MAX: usize = 4096;
@@ -78,14 +82,14 @@ const DEPTH_MAX: usize = 4096;
 /// Maximum threads to ask the C library for. Further requests wait in its queue.
 const THREADS_MAX: usize = 64;
 
-/// How long drop waits for the next completion before it gives up.
+/// Maximum time that drop waits for the next completion before it gives up.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a wait may bring nothing before lost notifications are looked for.
+/// Time without a completion after which a wait checks for lost notifications.
 ///
-/// Long at first, because hardly any is ever lost. Where no more threads may be started, every one
-/// is, so a loss makes the next waits short. Each that turns out to have lost nothing makes them
-/// longer again, which bounds the polling of requests that are only slow.
+/// Long at first, because losses are rare. Where no more threads may be started, every notification
+/// is lost, so a loss makes the next waits short. Each search that finds nothing makes them longer
+/// again, which bounds the polling of requests that are only slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 struct Patience(Duration);
 
@@ -102,7 +106,7 @@ impl Patience {
     }
 }
 
-/// How requests are passed to the C library.
+/// Method of passing requests to the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AioPassing {
     /// Each at once, with a call of its own. The write of a pair is passed by the notification of
@@ -115,7 +119,7 @@ pub enum AioPassing {
 /// Requests in flight on the C library's threads. See the module for its promises.
 pub struct PosixAio {
     passing: AioPassing,
-    slots: Vec<Arc<Slot>>,
+    slots: Vec<Arc<PosixAioSlot>>,
     free: Vec<usize>,
     /// Slots for the next list.
     gathered: Vec<usize>,
@@ -145,7 +149,7 @@ impl PosixAio {
         let completions = Completions::new(depth);
         Ok(Self {
             passing,
-            slots: (0..depth).map(|index| Slot::new(index, passing, &completions)).collect(),
+            slots: (0..depth).map(|index| PosixAioSlot::new(index, passing, &completions)).collect(),
             free: (0..depth).rev().collect(),
             gathered: Vec::with_capacity(depth),
             issued: 0,
@@ -204,17 +208,21 @@ impl PosixAio {
     ///
     /// # Panics
     /// If the request names bytes outside its buffer.
-    pub fn push(&mut self, token: u64, mut transfer: Transfer) -> std::result::Result<(), Transfer> {
+    pub fn push(
+        &mut self,
+        token: u64,
+        mut transfer: TransferRequest,
+    ) -> std::result::Result<(), TransferRequest> {
         transfer.check();
-        if transfer.cache() == Cache::Drop {
+        if transfer.cache() == CacheMode::Drop {
             return Err(transfer);
         }
         let Some(index) = self.free.pop() else { return Err(transfer) };
         // `lio_listio` has no fsync.
-        let listed = self.passing == AioPassing::Lists && !matches!(transfer, Transfer::Fsync { .. });
+        let listed = self.passing == AioPassing::Lists && !matches!(transfer, TransferRequest::Fsync { .. });
         // SAFETY: a free slot is OURS.
         let work = unsafe { self.slots[index].work() };
-        *work = Work { token, transfer: Some(transfer), first: None, second: None };
+        *work = SlotRequest { token, transfer: Some(transfer), first: None, second: None };
         if listed {
             self.gathered.push(index);
             return Ok(());
@@ -245,7 +253,7 @@ impl PosixAio {
         loop {
             self.flush();
             self.collect();
-            wanted = wanted.saturating_sub(self.settle(&mut take));
+            wanted = wanted.saturating_sub(self.retire(&mut take));
             // The writes of pairs must not wait for the caller's next flush, which may never come.
             // Terminates: each request comes round at most once.
             if self.gathered.is_empty() {
@@ -280,8 +288,8 @@ impl PosixAio {
             return;
         }
         let taken = match gate::verdict(Operation::LioListio, 0) {
-            Verdict::Fail(_) => None,
-            Verdict::Pass | Verdict::Shorten(_) => {
+            FaultDecision::Fail(_) => None,
+            FaultDecision::Pass | FaultDecision::Shorten(_) => {
                 let controls = members.iter().map(|index| &self.slots[*index].control);
                 // SAFETY: all were prepared, and each slot holds a reference to itself until it
                 // is notified.
@@ -318,7 +326,7 @@ impl PosixAio {
 
     /// Returns every finished request to the caller, or gathers it again for a pair's write.
     /// Returns the number of requests completed.
-    fn settle(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
+    fn retire(&mut self, take: &mut impl FnMut(u64, Transferred)) -> usize {
         let mut answered = 0;
         while let Some(index) = self.finished.pop_front() {
             // SAFETY: a finished slot is OURS.
@@ -344,7 +352,7 @@ impl PosixAio {
         // Invariant: the C library holds everything waited for. `wanted` is at most what is in
         // flight, and all of that has been issued if nothing is gathered or finished.
         queue.wanted = wanted.min(self.issued);
-        let waits = |queue: &mut Queue| queue.finished.len() < queue.wanted;
+        let waits = |queue: &mut FinishedQueue| queue.finished.len() < queue.wanted;
         let (mut queue, timeout) = self
             .completions
             .wake
@@ -367,11 +375,11 @@ impl PosixAio {
             }
             // SAFETY: the slot was just claimed for good: a late notification leaves it alone.
             let work = unsafe { slot.work() };
-            let fresh = Slot::new(index, self.passing, &self.completions);
+            let fresh = PosixAioSlot::new(index, self.passing, &self.completions);
             // SAFETY: nothing else refers to the new slot yet.
             let fresh_work = unsafe { fresh.work() };
             let transfer = work.transfer.take();
-            *fresh_work = Work { token: work.token, transfer, first: Some(NOT_TAKEN), second: None };
+            *fresh_work = SlotRequest { token: work.token, transfer, first: Some(NOT_TAKEN), second: None };
             self.slots[index] = fresh;
             self.finished.push_back(index);
             self.issued -= 1;
@@ -384,7 +392,7 @@ impl Drop for PosixAio {
     fn drop(&mut self) {
         let on_its_way = self.completions.enqueuing.write().unwrap_or_else(PoisonError::into_inner);
         for slot in &self.slots {
-            // Lets what is in flight complete, but keeps a pair's write from following its read.
+            // Lets operations in flight complete, but keeps a pair's write from following its read.
             let _was_in_flight = [FIRST, SECOND].iter().any(|state| slot.moves(*state, LAST));
         }
         drop(on_its_way);

@@ -25,7 +25,7 @@ pub fn descriptor_limit() -> usize {
 /// Raises the soft descriptor limit towards the hard limit, to at most `wanted`, and returns the
 /// resulting limit.
 ///
-/// If the kernel refuses, the limit stays as it was; the caller works within what is returned.
+/// If the kernel refuses, the limit stays as it was; the caller works within the returned limit.
 pub fn raise_descriptor_limit(wanted: usize) -> usize {
     let limits = rustix::process::getrlimit(Resource::Nofile);
     let hard = limits.maximum.unwrap_or(u64::MAX);
@@ -110,10 +110,10 @@ pub fn set_umask(mask: Mode) {
 /// it, if `/proc` is mounted.
 #[must_use]
 pub fn umask() -> Mode {
-    let told = if is_single_threaded() { None } else { told_umask() };
-    told.unwrap_or_else(|| {
-        // Of all masks the strictest: what another thread creates meanwhile gets too few rights
-        // rather than too many.
+    let known = if is_single_threaded() { None } else { umask_from_proc() };
+    known.unwrap_or_else(|| {
+        // Of all masks the strictest: files that another thread creates at the same time get too
+        // few rights rather than too many.
         let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
         rustix::process::umask(mask);
         Mode::new(mask.as_raw_mode())
@@ -131,7 +131,7 @@ fn is_single_threaded() -> bool {
     flag.is_some_and(|flag| unsafe { flag.as_ptr().read_volatile() } != 0)
 }
 
-fn told_umask() -> Option<Mode> {
+fn umask_from_proc() -> Option<Mode> {
     umask_in(&read_path(c"/proc/self/status", usize::MAX).ok()?)
 }
 
@@ -155,7 +155,7 @@ pub fn set_creation_label(context: &CStr) -> Result<()> {
 
 /// The effective user and group of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct Credentials {
     /// The effective user id.
     pub user: u32,
     /// The effective group id.
@@ -164,8 +164,8 @@ pub struct Identity {
 
 /// Returns the effective user and group of the process.
 #[must_use]
-pub fn effective_identity() -> Identity {
-    Identity { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
+pub fn effective_identity() -> Credentials {
+    Credentials { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
 }
 
 /// Returns true if the process belongs to a group, so that it may give its files to it. If the list
@@ -188,16 +188,16 @@ pub fn precise_clock() -> Timestamp {
     read(ClockId::Realtime)
 }
 
-/// What this process has used of the processors.
+/// CPU usage of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Processor time of all its threads.
     pub processor_time: Duration,
-    /// How often a thread has given up its processor because it had to wait.
+    /// Voluntary context switches: a thread gave up its processor because it had to wait.
     pub waits: u64,
 }
 
-/// Returns what this process has used of the processors.
+/// Returns the CPU usage of this process.
 #[must_use]
 pub fn usage() -> Usage {
     let mut used = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -226,7 +226,7 @@ mod tests {
         let set = command.args(["-c", "umask"]).output().unwrap().stdout;
         let set = u32::from_str_radix(std::str::from_utf8(&set).unwrap().trim(), 8).unwrap();
         assert_eq!(umask(), Mode::new(set));
-        assert_eq!(told_umask().unwrap_or(umask()), Mode::new(set));
+        assert_eq!(umask_from_proc().unwrap_or(umask()), Mode::new(set));
     }
 
     #[test]

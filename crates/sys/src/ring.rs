@@ -65,11 +65,11 @@ use crate::gate;
 use crate::operation::Operation;
 use crate::used::Used;
 
-use files::Files;
+use files::FileTable;
 use request::{FIRST, Holder, SECOND};
 pub use request::{RingReply, RingRequest};
-use setup::{OPERATIONS, Setup, errno};
-use slot::{Slot, mark, plan};
+use setup::{OPERATIONS, RingSetup, errno};
+use slot::{RingSlot, mark, plan};
 
 /// Maximum entries of a ring: the kernel's own limit.
 const ENTRIES_MAX: usize = 32_768;
@@ -83,8 +83,8 @@ const CANCELLATION: u64 = u64::MAX;
 
 /// A ring of operations in flight. See the module for its promises.
 pub struct Ring {
-    setup: Setup,
-    slots: Box<[Slot]>,
+    setup: RingSetup,
+    slots: Box<[RingSlot]>,
     /// Where the kernel writes `statx` results, one per slot.
     looks: Box<[UnsafeCell<Statx>]>,
     free: Vec<usize>,
@@ -94,7 +94,7 @@ pub struct Ring {
     in_kernel: usize,
     /// Slots with all results known.
     finished: VecDeque<usize>,
-    state: State,
+    state: RingState,
     /// Consecutive failed attempts to enter without progress.
     stalls: u32,
     /// True if a request was requeued since the last check in `reap`.
@@ -105,14 +105,14 @@ pub struct Ring {
     pairs: bool,
     /// Flag that links the write of a pair to its read.
     link: squeue::Flags,
-    files: Files,
+    files: FileTable,
     /// Identifies the ring to the buffers registered with it.
     identity: Arc<()>,
     used: Used,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RingState {
     /// Not yet bound to a thread.
     Disabled,
     Working,
@@ -141,20 +141,20 @@ impl Ring {
         Ok(Self::of_pairs(setup::make(entries(2 * depth))?, depth))
     }
 
-    fn of_pairs(setup: Setup, depth: usize) -> Self {
+    fn of_pairs(setup: RingSetup, depth: usize) -> Self {
         let depth = depth.min(setup.ring.params().sq_entries() as usize / 2);
         let mut ring = Self::of(setup, depth);
         ring.pairs = ring.supports(Operation::Read) && ring.supports(Operation::Write);
         ring
     }
 
-    fn of(setup: Setup, depth: usize) -> Self {
+    fn of(setup: RingSetup, depth: usize) -> Self {
         let entries = setup.ring.params().sq_entries() as usize;
         let depth = depth.min(entries);
-        let state = if setup.starts_disabled() { State::Disabled } else { State::Working };
+        let state = if setup.starts_disabled() { RingState::Disabled } else { RingState::Working };
         Self {
             setup,
-            slots: (0..depth).map(|_| Slot::empty()).collect(),
+            slots: (0..depth).map(|_| RingSlot::empty()).collect(),
             looks: (0..depth).map(|_| UnsafeCell::new(no_look())).collect(),
             free: (0..depth).rev().collect(),
             queued: VecDeque::with_capacity(entries),
@@ -166,7 +166,7 @@ impl Ring {
             looks_leaked: false,
             pairs: false,
             link: squeue::Flags::IO_LINK,
-            files: Files::default(),
+            files: FileTable::default(),
             identity: Arc::new(()),
             used: Used::default(),
         }
@@ -212,7 +212,7 @@ impl Ring {
     /// Any error from `io_uring_register(2)`: `EINVAL` before Linux 5.19, `EMFILE` if descriptors
     /// are limited. The ring still works without direct descriptors.
     pub fn use_direct_descriptors(&mut self) -> Result<()> {
-        self.files = Files::new(&self.setup.ring.submitter())?;
+        self.files = FileTable::new(&self.setup.ring.submitter())?;
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Ring {
     /// accepted ones still complete.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.state == State::Broken
+        self.state == RingState::Broken
     }
 
     /// Accepts a request. The next [`Ring::flush`] or [`Ring::reap`] submits it.
@@ -283,7 +283,7 @@ impl Ring {
             return Err(request);
         }
         let Some(index) = self.free.pop() else { return Err(request) };
-        self.slots[index] = Slot::of(token, request);
+        self.slots[index] = RingSlot::of(token, request);
         self.start(index);
         Ok(())
     }
@@ -315,12 +315,12 @@ impl Ring {
         let mut wanted = min.min(self.in_flight());
         // With `DEFER_TASKRUN` the kernel posts completions only inside `io_uring_enter`; its
         // `TASKRUN` flag in shared memory says whether a call would bring any.
-        if wanted == 0 && self.state == State::Working && self.setup.ring.submission().taskrun() {
+        if wanted == 0 && self.state == RingState::Working && self.setup.ring.submission().taskrun() {
             self.enter(0)?;
         }
         loop {
             self.collect();
-            wanted = wanted.saturating_sub(self.settle(&mut take));
+            wanted = wanted.saturating_sub(self.retire(&mut take));
             if mem::take(&mut self.restarted) {
                 // Submit now: retries must not wait for the caller's next flush, which may never
                 // come. The flush may bring completions, so collect them before waiting.
@@ -383,7 +383,7 @@ impl Ring {
         let slot = &mut self.slots[index];
         let mut queue = self.setup.ring.submission();
         // SAFETY (of all pushes here): an entry points into memory owned by the slot's request and
-        // into `looks`. Neither is freed or handed out before its completion was seen (`settle`),
+        // into `looks`. Neither is freed or handed out before its completion was seen (`retire`),
         // and what is still in the kernel is leaked.
         let (pushed, parts) = match entries {
             [Some(first), Some(second)] => {
@@ -419,7 +419,7 @@ impl Ring {
 
     /// Returns every finished request to the caller, or resubmits it. Returns the number of
     /// requests completed.
-    fn settle(&mut self, take: &mut impl FnMut(u64, RingReply)) -> usize {
+    fn retire(&mut self, take: &mut impl FnMut(u64, RingReply)) -> usize {
         let mut answered = 0;
         // `start` may finish a request at once and bring it back here. Terminates: attempts
         // are limited.
@@ -427,7 +427,7 @@ impl Ring {
             let slot = &mut self.slots[index];
             // A pair is never linked again: `reply` does what is left of it synchronously.
             let postponed = slot.is_postponed() && !slot.is_pair();
-            if postponed && slot.attempts < ATTEMPTS_MAX && self.state != State::Broken {
+            if postponed && slot.attempts < ATTEMPTS_MAX && self.state != RingState::Broken {
                 slot.attempts += 1;
                 slot.holder = Holder::Process;
                 self.restarted = true;

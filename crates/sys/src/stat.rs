@@ -159,7 +159,7 @@ impl Stat {
     /// Returns true if the file has holes: fewer blocks are allocated than its size needs.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
-        // As GNU cp decides it (`is_probably_sparse` in copy.c).
+        // GNU cp's rule (`is_probably_sparse` in copy.c).
         self.kind == FileType::Regular && self.blocks < self.size / 512
     }
 }
@@ -333,6 +333,15 @@ pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
 /// Any error from `statx(2)`; `ENOENT` if there is no such entry.
 pub fn stat_at(directory: impl AsFd, name: &CStr) -> Result<Stat> {
     look(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Returns the metadata of the entry `name` of `directory`; if it is a symbolic link, that of its
+/// target.
+///
+/// # Errors
+/// Any error from `statx(2)`; `ENOENT` if there is no such entry.
+pub fn stat_followed(directory: impl AsFd, name: &CStr) -> Result<Stat> {
+    look(directory, name, AtFlags::empty())
 }
 
 /// Returns the metadata of `path`, relative to `directory` or, if `None`, to the current directory.

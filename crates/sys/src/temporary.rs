@@ -1,7 +1,7 @@
 //! Temporary names of files that aren't complete.
 //!
 //! A name identifies the process that uses it: host, pid namespace, pid and start time. So any
-//! later process on that host can tell if the owner is still running.
+//! later process on that host can check whether the owner is still running.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -97,7 +97,7 @@ fn host() -> u64 {
     *HOST
 }
 
-/// What `/proc` says about a process.
+/// Data about a process from `/proc`.
 struct Life {
     /// When it started, in ticks since boot.
     started: u64,

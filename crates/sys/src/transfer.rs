@@ -1,12 +1,12 @@
 //! I/O requests between files and memory, shared by all asynchronous interfaces: io_uring, kernel
 //! AIO and POSIX AIO.
 //!
-//! A [`Transfer`] owns, or shares ownership of, everything the kernel reads or writes: the files,
-//! and the pages of a [`Buffer`], which don't move when the transfer does. It consists of one call
-//! or, for a pair, two: its [`Part`]s.
+//! A [`TransferRequest`] owns, or shares ownership of, everything the kernel reads or writes: the
+//! files, and the pages of a [`Buffer`], which don't move when the transfer does. It consists of
+//! one call or, for a pair, two: its [`TransferPart`]s.
 //!
 //! Each interface encodes the parts in its own way and decodes the kernel's results. This module
-//! holds what they have in common: that no part reaches beyond the buffer, how to do a transfer
+//! holds their common rules: that no part reaches beyond the buffer, how to do a transfer
 //! synchronously, how its error is worded, and how its memory is leaked.
 
 use std::mem;
@@ -18,14 +18,14 @@ use rustix::io::Errno;
 
 use crate::answer::counted;
 use crate::buffer::Buffer;
-use crate::data::Cache;
+use crate::data::CacheMode;
 use crate::error::{Error, Result};
 use crate::fd::Fd;
 use crate::operation::Operation;
 
 /// A read, write, pair or fsync to be done asynchronously.
 #[derive(Debug)]
-pub enum Transfer {
+pub enum TransferRequest {
     /// Read into a buffer, from the buffer's start.
     Read {
         /// The file.
@@ -36,8 +36,8 @@ pub enum Transfer {
         buffer: Buffer,
         /// Maximum bytes to read; no more than the buffer's capacity.
         length: usize,
-        /// What the read leaves in the page cache.
-        cache: Cache,
+        /// Effect of the read on the page cache.
+        cache: CacheMode,
     },
     /// Write from a buffer.
     Write {
@@ -49,10 +49,10 @@ pub enum Transfer {
         buffer: Buffer,
         /// Range of bytes in the buffer.
         range: Range<usize>,
-        /// What the write leaves in the page cache.
-        cache: Cache,
+        /// Effect of the write on the page cache.
+        cache: CacheMode,
     },
-    /// Read into a buffer, and write what was read to the same offset of another file. Use it
+    /// Read into a buffer, and write those bytes to the same offset of another file. Use it
     /// only for bytes that are expected to exist: a ring doesn't write if the read brings less
     /// than `length`.
     Pair {
@@ -66,8 +66,8 @@ pub enum Transfer {
         buffer: Buffer,
         /// Maximum bytes to copy; no more than the buffer's capacity.
         length: usize,
-        /// What both leave in the page cache.
-        cache: Cache,
+        /// Effect of both on the page cache.
+        cache: CacheMode,
     },
     /// Wait until the file's data and metadata are on disk.
     Fsync {
@@ -76,7 +76,7 @@ pub enum Transfer {
     },
 }
 
-/// The result of a [`Transfer`], of the corresponding variant.
+/// The result of a [`TransferRequest`], of the corresponding variant.
 #[derive(Debug)]
 pub enum Transferred {
     /// Result of a read.
@@ -111,16 +111,16 @@ pub enum Transferred {
 /// The address of its bytes stays valid as long as the transfer lives and no further part is made
 /// from it.
 #[derive(Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct TransferPart<'a> {
     pub(crate) operation: Operation,
     pub(crate) file: &'a Fd,
     pub(crate) offset: u64,
     /// Memory to read to or write from; empty for an fsync.
     pub(crate) bytes: &'a mut [u8],
-    pub(crate) cache: Cache,
+    pub(crate) cache: CacheMode,
 }
 
-impl Transfer {
+impl TransferRequest {
     /// Checks that the bytes it names are in its buffer.
     ///
     /// # Panics
@@ -168,7 +168,7 @@ impl Transfer {
     ///
     /// # Panics
     /// If the bytes aren't in the buffer. This check keeps the kernel inside our memory.
-    pub(crate) fn part(&mut self, read: Option<usize>) -> Part<'_> {
+    pub(crate) fn part(&mut self, read: Option<usize>) -> TransferPart<'_> {
         let (operation, file, offset, bytes, cache) = match (self, read) {
             (Self::Pair { target, offset, buffer, cache, .. }, Some(length)) => {
                 (Operation::Write, target, *offset, &mut buffer.bytes_mut()[..length], *cache)
@@ -181,12 +181,12 @@ impl Transfer {
             (Self::Write { file, offset, buffer, range, cache }, _) => {
                 (Operation::Write, file, *offset, &mut buffer.bytes_mut()[range.clone()], *cache)
             }
-            (Self::Fsync { file }, _) => (Operation::Fsync, file, 0, &mut [][..], Cache::Keep),
+            (Self::Fsync { file }, _) => (Operation::Fsync, file, 0, &mut [][..], CacheMode::Keep),
         };
-        Part { operation, file, offset, bytes, cache }
+        TransferPart { operation, file, offset, bytes, cache }
     }
 
-    /// Converts the raw result of a part, identified as in [`Transfer::part`].
+    /// Converts the raw result of a part, identified as in [`TransferRequest::part`].
     pub(crate) fn outcome(&mut self, read: Option<usize>, answer: i32) -> Result<usize> {
         counted(answer).map_err(|errno| self.part(read).failure(errno))
     }
@@ -214,10 +214,10 @@ impl Transfer {
         matches!(self, Self::Pair { .. })
     }
 
-    pub(crate) fn cache(&self) -> Cache {
+    pub(crate) fn cache(&self) -> CacheMode {
         match self {
             Self::Read { cache, .. } | Self::Write { cache, .. } | Self::Pair { cache, .. } => *cache,
-            Self::Fsync { .. } => Cache::Keep,
+            Self::Fsync { .. } => CacheMode::Keep,
         }
     }
 
@@ -256,7 +256,7 @@ impl Transfer {
     }
 }
 
-impl Part<'_> {
+impl TransferPart<'_> {
     /// Makes the call synchronously. An fsync moves 0 bytes.
     fn perform(self) -> Result<usize> {
         let Self { operation, file, offset, bytes, cache } = self;

@@ -21,13 +21,13 @@ const REMOVEXATTRAT: libc::c_long = 466;
 
 /// `struct xattr_args` from uapi/linux/xattr.h.
 #[repr(C)]
-struct Arguments {
+struct XattrArguments {
     value: u64,
     size: u32,
     flags: u32,
 }
 
-impl Arguments {
+impl XattrArguments {
     fn of(value: &[u8]) -> Self {
         let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
         Self { value: value.as_ptr() as u64, size, flags: 0 }
@@ -168,11 +168,16 @@ pub(crate) mod empty_path {
 
     pub(crate) fn get(file: BorrowedFd<'_>, key: &CStr, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         // The kernel writes at most `buffer.len()` bytes.
-        call(GETXATTRAT, file, key, Arguments { value: buffer.as_mut_ptr() as u64, ..Arguments::of(buffer) })
+        call(
+            GETXATTRAT,
+            file,
+            key,
+            XattrArguments { value: buffer.as_mut_ptr() as u64, ..XattrArguments::of(buffer) },
+        )
     }
 
     pub(crate) fn set(file: BorrowedFd<'_>, key: &CStr, value: &[u8]) -> rustix::io::Result<()> {
-        call(SETXATTRAT, file, key, Arguments::of(value)).map(drop)
+        call(SETXATTRAT, file, key, XattrArguments::of(value)).map(drop)
     }
 
     pub(crate) fn remove(file: BorrowedFd<'_>, key: &CStr) -> rustix::io::Result<()> {
@@ -187,10 +192,10 @@ pub(crate) mod empty_path {
         number: libc::c_long,
         file: BorrowedFd<'_>,
         key: &CStr,
-        mut arguments: Arguments,
+        mut arguments: XattrArguments,
     ) -> rustix::io::Result<usize> {
         let (fd, flags, arguments) = (file.as_raw_fd(), libc::AT_EMPTY_PATH, &raw mut arguments);
-        let size = size_of::<Arguments>();
+        let size = size_of::<XattrArguments>();
         // SAFETY: `arguments` outlives the call, and so does the memory it describes; the kernel
         // stays within its size.
         length_of(unsafe { libc::syscall(number, fd, EMPTY.as_ptr(), flags, key.as_ptr(), arguments, size) })

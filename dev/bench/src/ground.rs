@@ -224,8 +224,8 @@ pub(crate) fn check_place(parent: &Path, layout: ImageLayout, totals: Totals) ->
     Ok((source, target))
 }
 
-/// `statfs` types of in-memory file systems: tmpfs and ramfs.
-const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// `statfs` types of in-memory file systems.
+const IN_MEMORY: [u64; 2] = [haul_sys::magic::TMPFS, haul_sys::magic::RAMFS];
 
 /// Refuses an in-memory file system, on which a cold run would read memory.
 fn check_disk(parent: &Path) -> Result<()> {

@@ -49,7 +49,8 @@ struct Dist {
 }
 
 pub(crate) fn dist(words: &[String]) -> Result<(), StepFailure> {
-    let arguments = DistArguments::parse_from(std::iter::once("dist").chain(words.iter().map(String::as_str)));
+    let arguments =
+        DistArguments::parse_from(std::iter::once("dist").chain(words.iter().map(String::as_str)));
     let epoch = output_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))?;
     let target = target_folder()?;
     let dist = Dist {

@@ -40,7 +40,8 @@ pub(crate) struct InstallLayout {
 }
 
 pub(crate) fn install(words: &[String]) -> Result<(), StepFailure> {
-    let arguments = InstallArguments::parse_from(std::iter::once("install").chain(words.iter().map(String::as_str)));
+    let arguments =
+        InstallArguments::parse_from(std::iter::once("install").chain(words.iter().map(String::as_str)));
     if !arguments.prefix.is_absolute() {
         return Err(StepFailure("--prefix needs an absolute path".to_owned()));
     }

@@ -5,8 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use haul_copy::{
-    Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Fsync, IfChanged, Label, Make, OnFull,
-    Operands, Preserve, Reflink, Sparse, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, Make, OnFull, Operands,
+    Preserve, Reflink, Sparse, Update, UpdateRule, Verify,
 };
 use haul_delete::Limit;
 use haul_digest::Algorithm;
@@ -121,7 +121,7 @@ pub(crate) struct Typed {
     pub(crate) strict: bool,
     pub(crate) dry_run: bool,
     /// `haul sync`: which files differ.
-    pub(super) sync: Option<Difference>,
+    pub(super) sync: Option<UpdateRule>,
     pub(super) deletion: DeletionFlags,
     pub(super) rsync_status: bool,
     /// The last of `--atomic` and `--no-atomic`.
@@ -349,7 +349,7 @@ impl Typed {
     }
 
     /// The criteria by which files differ, for `haul sync`.
-    pub(super) fn difference(&mut self) -> &mut Difference {
+    pub(super) fn difference(&mut self) -> &mut UpdateRule {
         self.sync.get_or_insert_default()
     }
 

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use haul_copy::{Atomic, Dereference, Difference, Preserve};
+use haul_copy::{Atomic, Dereference, Preserve, UpdateRule};
 
 use super::Action::{Optional, Plain, Required};
 use super::lower::Typed;
@@ -197,7 +197,7 @@ pub(crate) fn parse(words: &[OsString], environment: &Environment) -> Result<Cop
     typed.dereference = Some(Dereference::Operands);
     typed.no_target_directory = true;
     typed.atomic = Some(Atomic::Always);
-    typed.sync = Some(Difference::default());
+    typed.sync = Some(UpdateRule::default());
     let parsed = COMMAND.parse(&mut typed, words, environment.posixly_correct);
     if let Some(information) = after_preset(preset, parsed)? {
         return Ok(CopyCommand::Print(information));

@@ -9,7 +9,7 @@ use haul_copy::{
 };
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
-use haul_engine::Choice;
+use haul_engine::EngineChoice;
 use haul_testkit::{CopyProgram, require};
 use proptest::prelude::*;
 
@@ -250,7 +250,7 @@ fn own_flags_set_how_the_machine_is_used() {
         "-j3 --engine=io-uring --queue-depth 7 --block-size=1M --look-ahead=9 --stats=json --progress=always a b",
     );
     let config = &request.run.config;
-    assert_eq!((config.jobs, config.engine, config.queue_depth), (Some(3), Choice::Uring, Some(7)));
+    assert_eq!((config.jobs, config.engine, config.queue_depth), (Some(3), EngineChoice::Uring, Some(7)));
     assert_eq!((config.block_bytes, config.look_ahead), (Some(1 << 20), Some(9)));
     assert_eq!(
         (request.run.statistics, request.run.progress.when),
@@ -258,7 +258,7 @@ fn own_flags_set_how_the_machine_is_used() {
     );
     let usual = super::tests::request("-g --stats --engine=s a b");
     assert_eq!((usual.run.statistics, usual.run.progress.when), (Some(StatisticsForm::Table), When::Auto));
-    assert_eq!(usual.run.config.engine, Choice::Sync);
+    assert_eq!(usual.run.config.engine, EngineChoice::Sync);
     assert_eq!(super::tests::request("a b").run.progress.when, When::Never);
 }
 
@@ -345,7 +345,7 @@ fn names_of_our_own_never_touch_an_abbreviation_of_gnu() {
 #[test]
 fn our_own_names_can_be_abbreviated_where_gnu_has_none() {
     assert_eq!(request("--job 2 a b").run.config.jobs, Some(2));
-    assert_eq!(request("--en=sync a b").run.config.engine, Choice::Sync);
+    assert_eq!(request("--en=sync a b").run.config.engine, EngineChoice::Sync);
     assert_eq!(request("--sta a b").run.statistics, Some(StatisticsForm::Table));
 }
 

@@ -11,7 +11,7 @@ use haul_copy::{Backup, Fsync, IfChanged, OnFull, Reflink, Sparse, Update, Verif
 use haul_delete::Limit;
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
-use haul_engine::{Choice, ENGINES, Ops};
+use haul_engine::{ENGINES, EngineChoice, Ops};
 
 use super::{Doubt, FlagError, StatisticsForm, When};
 use crate::line_file::Destination;
@@ -252,9 +252,9 @@ pub(crate) const WALK: &Words<WalkPlacement> =
 pub(crate) const STATISTICS: &Words<StatisticsForm> = &[("json", StatisticsForm::Json)];
 
 /// `--engine`: automatic choice, then all engines.
-pub(crate) fn engines() -> Vec<(&'static str, Choice)> {
+pub(crate) fn engines() -> Vec<(&'static str, EngineChoice)> {
     let listed = ENGINES.iter().map(|engine| (engine.name, engine.choice));
-    std::iter::once((Choice::AUTO, Choice::Auto)).chain(listed).collect()
+    std::iter::once((EngineChoice::AUTO, EngineChoice::Auto)).chain(listed).collect()
 }
 
 /// Returns the meaning of `value`, which may be abbreviated, as everywhere in GNU's tools.

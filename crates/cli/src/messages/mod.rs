@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use haul_flow::{FlowKind, Kind, Line, Problem, Quoting};
+use haul_flow::{FlowKind, Kind, OutputLine, Problem, Quoting};
 use haul_sys::reason;
 
 pub(crate) use quoting::Charset;
@@ -67,16 +67,16 @@ impl Messages {
     }
 
     /// Formats a line of output.
-    pub(crate) fn line(&self, line: &Line) -> Vec<u8> {
+    pub(crate) fn line(&self, line: &OutputLine) -> Vec<u8> {
         end(self.words(line))
     }
 
     /// Formats a question, without a newline: the answer is typed on the same line.
-    pub(crate) fn question(&self, question: &Line) -> Vec<u8> {
+    pub(crate) fn question(&self, question: &OutputLine) -> Vec<u8> {
         [self.begin(), self.words(question)].concat()
     }
 
-    fn words(&self, line: &Line) -> Vec<u8> {
+    fn words(&self, line: &OutputLine) -> Vec<u8> {
         line.worded(self.sentence(line.kind), |quoting, name| self.quoted(quoting, name))
     }
 
@@ -280,14 +280,15 @@ mod tests {
 
     #[test]
     fn a_name_in_a_plain_hole_is_quoted_only_if_it_must_be() {
-        let line = |name: &[u8]| text(messages().line(&Line::new(EachKind::NotStarted, vec![name.to_vec()])));
+        let line =
+            |name: &[u8]| text(messages().line(&OutputLine::new(EachKind::NotStarted, vec![name.to_vec()])));
         assert_eq!(line(b"d/a"), "d/a: not started\n");
         assert_eq!(line(b"d/a b"), "'d/a b': not started\n");
     }
 
     #[test]
     fn a_name_with_a_hole_in_it_is_left_alone() {
-        let line = Line::new(CopyKind::Copied, vec![b"{}".to_vec(), b"{}b\n".to_vec()]);
+        let line = OutputLine::new(CopyKind::Copied, vec![b"{}".to_vec(), b"{}b\n".to_vec()]);
         assert_eq!(text(messages().line(&line)), "'{}' -> '{}b'$'\\n'\n");
     }
 

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use haul_copy::CopyKind;
-use haul_flow::{FlowKind, Kind, Line, Problem, Report};
+use haul_flow::{FlowKind, Kind, OutputLine, Problem, Reporter};
 use haul_sys::{Errno, Error, Operation};
 
 use crate::flags::LoweredCopy;
@@ -88,7 +88,7 @@ fn list_operand(operand: SourceAndTarget, recursive: bool, console: &Console) {
             console.problem(Problem::new(CopyKind::OmittingDirectory).naming(bytes(&source)));
             continue;
         }
-        console.line(Line::new(SpdcpKind::Target, vec![bytes(&target)]));
+        console.line(OutputLine::new(SpdcpKind::Target, vec![bytes(&target)]));
         waiting.extend(entries(&found, &source, &target, console));
     }
 }

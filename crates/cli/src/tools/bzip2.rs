@@ -250,7 +250,7 @@ impl CliTask for Bzip2Files {
         self.place.as_ref().map(Path::new)
     }
 
-    fn count_ahead(&self, _over: &AtomicBool, _report: &dyn haul_flow::Report) -> Option<Whole> {
+    fn count_ahead(&self, _over: &AtomicBool, _report: &dyn haul_flow::Reporter) -> Option<Whole> {
         None
     }
 }

@@ -5,8 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_compare::{Attributes, Listing, Operands, Options, Outcome};
-use haul_flow::{Config, Report};
+use haul_compare::{Attributes, CompareOutcome, DifferenceListing, Operands, Options};
+use haul_flow::{Config, Reporter};
 use haul_sum::{Algorithm, CompareOptions};
 
 use super::{AppletCall, CliTool};
@@ -81,17 +81,17 @@ static FLAGS: &[FlagSpec<CompareArguments>] = &[
     ),
     FlagSpec::gnu(
         "-q -s --quiet --silent",
-        Plain(|line| line.listings.push(("--quiet", Listing::Nothing))),
+        Plain(|line| line.listings.push(("--quiet", DifferenceListing::Nothing))),
         "list nothing, and stop at the first difference",
     ),
     FlagSpec::gnu(
         "--brief",
-        Plain(|line| line.listings.push(("--brief", Listing::Brief))),
+        Plain(|line| line.listings.push(("--brief", DifferenceListing::Brief))),
         "list which entries differ, one per line, but not how, like 'diff -rq'",
     ),
     FlagSpec::gnu(
         "--json",
-        Plain(|line| line.listings.push(("--json", Listing::Json))),
+        Plain(|line| line.listings.push(("--json", DifferenceListing::Json))),
         "list each difference as a JSON object on its own line",
     ),
     FlagSpec::gnu("-L --dereference", Plain(|line| line.options.dereference = true), "follow symbolic links"),
@@ -132,7 +132,7 @@ struct CompareArguments {
     manifest: Option<OsString>,
     algorithm: Option<Algorithm>,
     /// The forms of the list that are asked for, and their flags.
-    listings: Vec<(&'static str, Listing)>,
+    listings: Vec<(&'static str, DifferenceListing)>,
 }
 
 impl Arguments for CompareArguments {
@@ -148,7 +148,7 @@ impl Arguments for CompareArguments {
 impl CompareArguments {
     fn lower(self) -> Result<TreeComparison, FlagError> {
         let mut listings = self.listings.iter();
-        let (flag, listing) = listings.next().copied().unwrap_or(("", Listing::Full));
+        let (flag, listing) = listings.next().copied().unwrap_or(("", DifferenceListing::Full));
         if let Some((other, _)) = listings.find(|(other, _)| *other != flag) {
             return Err(FlagError::Exclusive { flag, other });
         }
@@ -176,8 +176,8 @@ impl CompareArguments {
             ("--attributes", !attributes.is_empty()),
             ("--direct", direct),
             ("--one-file-system", one_file_system),
-            ("--brief", self.listings.iter().any(|(_, listing)| *listing == Listing::Brief)),
-            ("--json", self.listings.iter().any(|(_, listing)| *listing == Listing::Json)),
+            ("--brief", self.listings.iter().any(|(_, listing)| *listing == DifferenceListing::Brief)),
+            ("--json", self.listings.iter().any(|(_, listing)| *listing == DifferenceListing::Json)),
         ];
         let unused = full_only.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
         if let Some(flag) = unused.or_else(|| self.shared.selection_flag()) {
@@ -223,9 +223,9 @@ impl CliTask for Against {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let paths = (self.manifest.as_c_str(), self.tree.as_c_str());
         match haul_sum::compare_by(executor, paths, &self.options, config, console) {
-            Ok(haul_sum::Comparison::Same) => 0,
-            Ok(haul_sum::Comparison::Different) => DIFFERENT,
-            Ok(haul_sum::Comparison::Failure) => TROUBLE,
+            Ok(haul_sum::ManifestComparison::Same) => 0,
+            Ok(haul_sum::ManifestComparison::Different) => DIFFERENT,
+            Ok(haul_sum::ManifestComparison::Failure) => TROUBLE,
             Err(problem) => {
                 console.problem(problem);
                 TROUBLE
@@ -254,9 +254,9 @@ struct TreeComparison {
 impl CliTask for TreeComparison {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         match haul_compare::run_by(executor, &self.operands, &self.options, config, console) {
-            Ok(Outcome::Same) => 0,
-            Ok(Outcome::Different) => DIFFERENT,
-            Ok(Outcome::Failure) => TROUBLE,
+            Ok(CompareOutcome::Same) => 0,
+            Ok(CompareOutcome::Different) => DIFFERENT,
+            Ok(CompareOutcome::Failure) => TROUBLE,
             Err(problem) => {
                 console.problem(problem);
                 TROUBLE

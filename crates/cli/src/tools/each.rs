@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use haul_each::{Halt, Kinds, Options, Outcome, Running, Size};
-use haul_flow::{Config, Report};
+use haul_each::{EachOutcome, Halt, Kinds, Options, Running, Size};
+use haul_flow::{Config, Reporter};
 use haul_sys::{reason, stat_path};
 
 use super::{AppletCall, CliTool};
@@ -233,9 +233,9 @@ impl CliTask for Commands {
         let outcome = haul_each::run_by(executor, &self.roots, &self.options, config, &running, console);
         drop(guard);
         match outcome {
-            Ok(Outcome::Success) => 0,
-            Ok(Outcome::SomeFailed) => SOME_FAILED,
-            Ok(Outcome::Trouble) => TROUBLE,
+            Ok(EachOutcome::Success) => 0,
+            Ok(EachOutcome::SomeFailed) => SOME_FAILED,
+            Ok(EachOutcome::Trouble) => TROUBLE,
             Err(problem) => {
                 console.problem(problem);
                 TROUBLE

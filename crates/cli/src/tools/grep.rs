@@ -11,10 +11,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, EntryReport, Line as Told, Problem, Report, RunInfo, Severity, SlowRank, Tally};
+use haul_flow::{
+    Config, EntryReport, OutputLine as Told, Problem, Reporter, RunInfo, Severity, SlowRank, Tally,
+};
 use haul_grep::{
-    Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOptions, Named, Names, Order, Query,
-    Rule, Show, Syntax,
+    Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOperand, GrepOptions, NamePrefix,
+    Query, ResultOrder, Rule, Show, Syntax,
 };
 use haul_sys::{Standard, reason};
 
@@ -104,7 +106,7 @@ enum GrepUsageError {
 #[derive(Clone)]
 struct GrepRequest {
     options: GrepOptions,
-    named: Vec<Named>,
+    named: Vec<GrepOperand>,
     no_messages: bool,
 }
 
@@ -130,7 +132,7 @@ impl GrepArguments {
         let mut named = named.map_err(GrepUsageError::Value)?;
         if named.is_empty() {
             let recurses = options.directories == Directories::Recurse;
-            named.push(if recurses { Named::Here } else { Named::Input });
+            named.push(if recurses { GrepOperand::Here } else { GrepOperand::Input });
         }
         Ok(GrepRequest { options, named, no_messages: self.no_messages })
     }
@@ -186,10 +188,10 @@ impl GrepArguments {
             invert: self.invert_match,
             max: self.max_count()?,
             names: match (self.with_filename, operands) {
-                (Some(true), _) | (None, 2..) => Names::Always,
-                (Some(false), _) => Names::Never,
-                _ if recurses => Names::InDirectories,
-                _ => Names::Never,
+                (Some(true), _) | (None, 2..) => NamePrefix::Always,
+                (Some(false), _) => NamePrefix::Never,
+                _ if recurses => NamePrefix::InDirectories,
+                _ => NamePrefix::Never,
             },
             numbers: self.line_number,
             offsets: self.byte_offset,
@@ -203,7 +205,7 @@ impl GrepArguments {
                 None => Some(b"--".to_vec()),
             },
             colors: self.colors(),
-            binary: self.binary.unwrap_or(Binary::Tell),
+            binary: self.binary.unwrap_or(Binary::Report),
             directories,
             dereference,
             devices: self.devices(recurses)?,
@@ -212,9 +214,9 @@ impl GrepArguments {
             label: self.label.as_deref().unwrap_or(OsStr::new("(standard input)")).as_bytes().to_vec(),
             line_buffered: self.line_buffered,
             order: match (self.sorted, recurses) {
-                (true, _) => Order::Path,
-                (false, true) => Order::Entry,
-                (false, false) => Order::Named,
+                (true, _) => ResultOrder::Path,
+                (false, true) => ResultOrder::Entry,
+                (false, false) => ResultOrder::Named,
             },
             output: haul_sys::stat(io::stdout()).ok().map(|stat| (stat.identity.device, stat.identity.inode)),
         })
@@ -291,12 +293,12 @@ fn rule(glob: &OsStr, include: bool) -> Rule {
     Rule { glob: glob.as_bytes().to_vec(), include }
 }
 
-fn named(operand: &OsStr) -> Result<Named, String> {
+fn named(operand: &OsStr) -> Result<GrepOperand, String> {
     if operand == "-" {
-        return Ok(Named::Input);
+        return Ok(GrepOperand::Input);
     }
     // Arguments contain no NUL.
-    CString::new(operand.as_bytes()).map(Named::Path).map_err(|error| error.to_string())
+    CString::new(operand.as_bytes()).map(GrepOperand::Path).map_err(|error| error.to_string())
 }
 
 /// Splits a text at its newlines.
@@ -341,7 +343,7 @@ impl CliTask for Searching {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let options = &self.search.options;
         let (silent, at_once) = (self.search.no_messages, options.line_buffered);
-        let is_here = self.search.named == [Named::Here];
+        let is_here = self.search.named == [GrepOperand::Here];
         let listener = GrepReport { console, grep: &self.grep, silent, at_once, is_here };
         match self.grep.run(executor, &self.search.named, config, &listener) {
             Ok(outcome) => u8::from(!outcome.matched),
@@ -362,17 +364,17 @@ impl CliTask for Searching {
 
     fn operands(&self) -> Vec<&CStr> {
         let paths = self.search.named.iter().filter_map(|named| match named {
-            Named::Path(path) => Some(path.as_c_str()),
-            Named::Here | Named::Input => None,
+            GrepOperand::Path(path) => Some(path.as_c_str()),
+            GrepOperand::Here | GrepOperand::Input => None,
         });
         paths.collect()
     }
 
     fn place(&self) -> Option<&Path> {
         let path = self.search.named.iter().find_map(|named| match named {
-            Named::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
-            Named::Here => Some(Path::new(".")),
-            Named::Input => None,
+            GrepOperand::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
+            GrepOperand::Here => Some(Path::new(".")),
+            GrepOperand::Input => None,
         });
         path.or(Some(Path::new(".")))
     }
@@ -389,7 +391,7 @@ struct GrepReport<'a> {
     is_here: bool,
 }
 
-impl Report for GrepReport<'_> {
+impl Reporter for GrepReport<'_> {
     fn started(&self, info: RunInfo) {
         self.console.started(info);
     }

@@ -5,8 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, Problem, Report};
-use haul_sum::{Algorithm, CheckOptions, Format, Listing, Named, Options, Outcome, Printed};
+use haul_flow::{Config, Problem, Reporter};
+use haul_sum::{Algorithm, CheckOptions, Format, HashListing, Options, Printed, SumOperand, SumOutcome};
 
 use super::{AppletCall, CliTool};
 use crate::flags::Action::{AnyValue, Plain, Required};
@@ -178,21 +178,22 @@ impl SumArguments {
         self.doubt(format, algorithm)?;
         let name = |name: OsString| CString::new(name.into_vec()).map_err(|_| FlagError::NulInName);
         let named = self.operands.into_iter().map(|word| match word.as_bytes() {
-            b"-" => Ok(Named::Input),
-            _ => name(word).map(Named::Path),
+            b"-" => Ok(SumOperand::Input),
+            _ => name(word).map(SumOperand::Path),
         });
         let mut named = named.collect::<Result<Vec<_>, _>>()?;
         if named.is_empty() {
-            named.push(Named::Input);
+            named.push(SumOperand::Input);
         }
         let output = self.output.map(name).transpose()?;
         let mut options = Options::of(algorithm);
         (options.dereference, options.ignore_missing) = (self.dereference, self.ignore_missing);
         let aim = match self.check {
             true => Aim::Check(CheckOptions { hint: self.algorithm, ..self.checks }),
-            false => {
-                Aim::Sum(Box::new(Listing { format, zero: self.zero, creator: manifest::creator() }), output)
-            }
+            false => Aim::Sum(
+                Box::new(HashListing { format, zero: self.zero, creator: manifest::creator() }),
+                output,
+            ),
         };
         Ok(Summing { named, options, aim })
     }
@@ -250,14 +251,14 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
 }
 
 struct Summing {
-    named: Vec<Named>,
+    named: Vec<SumOperand>,
     options: Options,
     aim: Aim,
 }
 
 enum Aim {
     /// List hashes, in a file if one is named.
-    Sum(Box<Listing>, Option<CString>),
+    Sum(Box<HashListing>, Option<CString>),
     Check(CheckOptions),
 }
 
@@ -265,11 +266,11 @@ impl Summing {
     fn sum(
         &self,
         executor: &impl Executors,
-        listing: &Listing,
+        listing: &HashListing,
         output: Option<&CString>,
         config: &Config,
         console: &Console,
-    ) -> Result<Outcome, Problem> {
+    ) -> Result<SumOutcome, Problem> {
         let output = output.map(|path| manifest::create_file(path, console)).transpose()?;
         let (manifest, _guard) = output.unzip();
         haul_sum::sum_by(executor, &self.named, &self.options, (listing, manifest), config, console)
@@ -285,8 +286,8 @@ impl CliTask for Summing {
             }
         };
         match outcome {
-            Ok(Outcome::Success) => 0,
-            Ok(Outcome::Failure) => TROUBLE,
+            Ok(SumOutcome::Success) => 0,
+            Ok(SumOutcome::Failure) => TROUBLE,
             Err(problem) => {
                 console.problem(problem);
                 TROUBLE
@@ -303,16 +304,16 @@ impl CliTask for Summing {
 
     fn operands(&self) -> Vec<&CStr> {
         let paths = self.named.iter().filter_map(|named| match named {
-            Named::Path(path) => Some(path.as_c_str()),
-            Named::Input => None,
+            SumOperand::Path(path) => Some(path.as_c_str()),
+            SumOperand::Input => None,
         });
         paths.collect()
     }
 
     fn place(&self) -> Option<&Path> {
         let path = self.named.iter().find_map(|named| match named {
-            Named::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
-            Named::Input => None,
+            SumOperand::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
+            SumOperand::Input => None,
         });
         path.or(Some(Path::new(".")))
     }

@@ -3,7 +3,9 @@
 
 use std::ffi::OsString;
 
-use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, needs, program, require};
+use haul_testkit::{
+    CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, needs, program, require,
+};
 
 use super::TEMPORARY;
 

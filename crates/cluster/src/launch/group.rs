@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use haul_flow::{JobSpec, Load, Problem, Report, SlowRank, Status, lock};
+use haul_flow::{JobSpec, Load, Problem, Reporter, SlowRank, Status, lock};
 use haul_journal::Journal;
 
 use super::attempt::Attempt;
@@ -296,7 +296,7 @@ impl ProcessGroup {
     fn wait_until_ready(
         &self,
         attempt: &mut Attempt,
-        report: &dyn Report,
+        report: &dyn Reporter,
     ) -> Result<Vec<(String, News)>, JobError> {
         let mut late = Vec::new();
         let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
@@ -419,7 +419,7 @@ impl ProcessGroup {
     }
 
     /// Reports a rank's news to the user.
-    pub(crate) fn report_news(&self, host: &str, news: News, report: &dyn Report) {
+    pub(crate) fn report_news(&self, host: &str, news: News, report: &dyn Reporter) {
         let News { problems, lines, entries, output, remarks, tally } = news;
         report.count(tally);
         output.into_iter().for_each(|(stream, bytes)| report.output(stream, &bytes));
@@ -433,7 +433,7 @@ impl ProcessGroup {
 
     /// Reports problems of a host to the user. An unreachable directory is reported once, not once
     /// per work item.
-    pub(crate) fn report_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Report) {
+    pub(crate) fn report_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Reporter) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
         // Invariant: a report with an unknown kind is not taken up (`Report::unknown_kind`).
@@ -544,7 +544,7 @@ impl ProcessGroup {
     /// # Errors
     /// If the ranks don't say goodbye properly; their work is still done. A process that fails
     /// after that doesn't matter, but its output is passed on.
-    pub fn dismiss(&self, report: &dyn Report) -> Result<u64, JobError> {
+    pub fn dismiss(&self, report: &dyn Reporter) -> Result<u64, JobError> {
         if lock(&self.attempt).is_none() {
             self.launcher.release();
             return Ok(0);

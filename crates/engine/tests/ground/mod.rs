@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_engine::{Call, Done, Engine, Op, Outcome, Token, Wait};
-use haul_sys::{Buffer, Cache, Fd, FileType, Mode, Name, Open, Operation, Special};
+use haul_sys::{Buffer, CacheMode, Fd, FileType, Mode, Name, Open, Operation, Special};
 use tempfile::TempDir;
 
 /// A temporary directory and its open descriptor.
@@ -99,11 +99,11 @@ pub(crate) fn read(token: Token, file: &Arc<Fd>, offset: usize, length: usize) -
 
 pub(crate) fn read_into(buffer: Buffer, file: &Arc<Fd>, offset: usize, length: usize) -> Call {
     let (file, offset) = (Arc::clone(file), offset as u64);
-    Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: Cache::Keep }
+    Call::Read { file, offset, buffer, length, wait: Wait::Allowed, cache: CacheMode::Keep }
 }
 
 pub(crate) fn write(buffer: Buffer, range: Range<usize>, file: &Arc<Fd>, offset: usize) -> Call {
-    Call::Write { file: Arc::clone(file), offset: offset as u64, buffer, range, cache: Cache::Keep }
+    Call::Write { file: Arc::clone(file), offset: offset as u64, buffer, range, cache: CacheMode::Keep }
 }
 
 /// A pair with its offset as its token. Its filler exposes a write that overtakes the read.
@@ -121,7 +121,7 @@ pub(crate) fn pair_through(
     length: usize,
 ) -> Call {
     let (source, target) = (Arc::clone(source), Arc::clone(target));
-    Call::Pair { source, target, offset: offset as u64, buffer, length, cache: Cache::Keep }
+    Call::Pair { source, target, offset: offset as u64, buffer, length, cache: CacheMode::Keep }
 }
 
 /// Submits everything, reaping whenever the engine is full, then reaps until nothing is in flight.

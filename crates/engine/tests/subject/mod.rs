@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_engine::{Choice, ENGINES, Engine, Faulty, Mischief, Ops, Placement, Setup, Uring};
+use haul_engine::{ENGINES, Engine, EngineChoice, EngineSetup, Faulty, Mischief, Ops, Placement, Uring};
 use haul_sys::Result;
 use haul_testkit::random;
 
@@ -43,12 +43,12 @@ impl Subject {
     }
 }
 
-pub(crate) fn listed(choice: Choice, depth: usize) -> Result<Box<dyn Engine>> {
+pub(crate) fn listed(choice: EngineChoice, depth: usize) -> Result<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).expect("the list has every choice");
-    let engine = listed.make(&Setup::of_depth(depth))?;
+    let engine = listed.make(&EngineSetup::of_depth(depth))?;
     let caps = engine.caps();
     assert_eq!(caps.name, listed.name, "the engine in use is the one asked for");
-    assert!(caps.depth == depth || choice == Choice::Sync, "made for {depth}, takes {}", caps.depth);
+    assert!(caps.depth == depth || choice == EngineChoice::Sync, "made for {depth}, takes {}", caps.depth);
     Ok(engine)
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn direct(placement: Placement) -> Result<Box<dyn Engine>> {
 }
 
 pub(crate) fn asked_for() -> Result<Box<dyn Engine>> {
-    let setup = Setup { ops: Some(Ops::Multi), direct_descriptors: true, ..Setup::of_depth(16) };
-    let engine = ENGINES.iter().find(|listed| listed.choice == Choice::Uring).unwrap().make(&setup)?;
+    let setup = EngineSetup { ops: Some(Ops::Multi), direct_descriptors: true, ..EngineSetup::of_depth(16) };
+    let engine = ENGINES.iter().find(|listed| listed.choice == EngineChoice::Uring).unwrap().make(&setup)?;
     assert!(engine.caps().pairs, "this kernel takes no pairs");
     Ok(engine)
 }

@@ -8,38 +8,38 @@ const LATE_MAX: f64 = 0.1;
 /// Maximum wait before the clock is read again, in seconds, so that no limit overflows: a year.
 const WAIT_MAX: f64 = 3e7;
 
-/// How long the amount that a process requests in advance lasts.
+/// Duration that the amount requested in advance lasts.
 const AHEAD: Duration = Duration::from_millis(100);
 
 /// Maximum amount of a request: what the limit allows in this time, in seconds.
 pub(super) const REQUEST_MAX: f64 = 0.05;
 
-/// Counts what is used and what is allowed.
+/// Counts the used and the allowed amount.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct LimitClock {
     /// `None` if there is no limit.
     pub(super) per_second: Option<f64>,
     used: f64,
-    /// As of `read`, or all that was granted.
+    /// The amount at the time `read`, or the sum of all grants.
     allowed: f64,
     /// When the clock was last read; `None` if it never ran.
     read: Option<Instant>,
-    /// `None` if what is allowed grows with time.
+    /// `None` if `allowed` grows with time.
     requests: Option<Requests>,
 }
 
-/// What a process needs of rank 0's clock.
+/// A process's requests to rank 0's clock.
 #[derive(Debug)]
 struct Requests {
     /// Requested and not granted yet.
     outstanding: f64,
-    /// What was used until `since`, and in the time of length [`AHEAD`] before it.
+    /// The value of `used` at `since`, and the amount used in the [`AHEAD`] before that.
     before: f64,
     recent: f64,
     since: Instant,
 }
 
-impl Clock {
+impl LimitClock {
     pub(super) fn advance(&mut self, now: Instant) {
         let elapsed = self.read.map_or(0.0, |read| now.saturating_duration_since(read).as_secs_f64());
         self.read = Some(now);
@@ -50,7 +50,7 @@ impl Clock {
         };
     }
 
-    /// Adds to what was used. Returns the sum, to wait for.
+    /// Adds to the used amount. Returns the sum, to wait for.
     pub(super) fn take(&mut self, amount: u64, now: Instant) -> f64 {
         self.advance(now);
         self.used += amount as f64;
@@ -87,7 +87,7 @@ impl Clock {
         self.stand_still(now);
     }
 
-    /// Returns what to request now, which is then outstanding; 0 if nothing.
+    /// Returns the amount to request now, which is then outstanding; 0 for no request.
     pub(super) fn ask(&mut self, now: Instant) -> u64 {
         self.advance(now);
         let Some(requests) = &mut self.requests else { return 0 };
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     /// Returns when a load of this many bytes may go on, in milliseconds since `begin`.
-    fn over_at(clock: &mut Clock, bytes: u64, at: Instant, begin: Instant) -> u128 {
+    fn over_at(clock: &mut LimitClock, bytes: u64, at: Instant, begin: Instant) -> u128 {
         let wanted = clock.take(bytes, at);
         (at + clock.left(wanted)).duration_since(begin).as_millis()
     }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn bytes_take_the_time_that_the_limit_allows() {
         let begin = Instant::now();
-        let mut clock = Clock { per_second: Some(1000.0), ..Clock::default() };
+        let mut clock = LimitClock { per_second: Some(1000.0), ..LimitClock::default() };
         let mut over = |bytes, at| over_at(&mut clock, bytes, begin + Duration::from_millis(at), begin);
         assert_eq!(over(500, 0), 500);
         // By another worker at the same time.
@@ -143,14 +143,14 @@ mod tests {
     fn a_new_limit_holds_for_what_waits() {
         let begin = Instant::now();
         let at = |milliseconds| begin + Duration::from_millis(milliseconds);
-        let mut clock = Clock { per_second: Some(1000.0), ..Clock::default() };
+        let mut clock = LimitClock { per_second: Some(1000.0), ..LimitClock::default() };
         let wanted = clock.take(1000, begin);
         clock.set(Some(100.0), at(500));
         // Half of it is paid for.
         assert_eq!(clock.left(wanted), Duration::from_secs(5));
         clock.set(None, at(600));
         assert_eq!(clock.left(wanted), Duration::ZERO);
-        // What was moved without a limit isn't paid for later.
+        // Bytes moved without a limit aren't paid for later.
         clock.take(1 << 40, at(700));
         clock.set(Some(1000.0), at(800));
         assert_eq!(over_at(&mut clock, 100, at(800), begin), 900);

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::clock::Clock;
-use super::{LimitValues, Load, State};
+use super::clock::LimitClock;
+use super::{LimitState, LimitValues, Load};
 
 /// Grants the requests of processes ([`Limits::ask`](super::Limits::ask)) in their order, each when
 /// the limit allows it. `P` identifies a process.
@@ -12,22 +12,22 @@ use super::{LimitValues, Load, State};
 /// Bound: a process has at most one request for bytes and one for operations.
 #[derive(Debug)]
 pub struct Granter<P> {
-    state: State,
-    bytes: VecDeque<Request<P>>,
-    operations: VecDeque<Request<P>>,
+    state: LimitState,
+    bytes: VecDeque<GrantRequest<P>>,
+    operations: VecDeque<GrantRequest<P>>,
 }
 
 #[derive(Debug)]
-struct Request<P> {
+struct GrantRequest<P> {
     process: P,
     amount: u64,
-    /// What must be allowed by the clock.
+    /// The value of `allowed` at which the request is granted.
     wanted: f64,
 }
 
 impl<P> Default for Granter<P> {
     fn default() -> Self {
-        Self { state: State::default(), bytes: VecDeque::new(), operations: VecDeque::new() }
+        Self { state: LimitState::default(), bytes: VecDeque::new(), operations: VecDeque::new() }
     }
 }
 
@@ -44,12 +44,12 @@ impl<P: Copy> Granter<P> {
             [(&mut self.bytes, load.bytes, bytes), (&mut self.operations, load.operations, operations)]
         {
             if amount > 0 {
-                queue.push_back(Request { process, amount, wanted });
+                queue.push_back(GrantRequest { process, amount, wanted });
             }
         }
     }
 
-    /// Removes and returns what is granted by now. Nothing is in a pause.
+    /// Removes and returns the requests granted by now. A pause grants none.
     pub fn due(&mut self, now: Instant) -> Vec<(P, Load)> {
         if self.state.values.is_paused || (self.bytes.is_empty() && self.operations.is_empty()) {
             return Vec::new();
@@ -66,7 +66,11 @@ impl<P: Copy> Granter<P> {
 }
 
 /// Removes and returns the requests that the clock allows by now.
-fn due<P: Copy>(clock: &mut Clock, queue: &mut VecDeque<Request<P>>, now: Instant) -> Vec<(P, u64)> {
+fn due<P: Copy>(
+    clock: &mut LimitClock,
+    queue: &mut VecDeque<GrantRequest<P>>,
+    now: Instant,
+) -> Vec<(P, u64)> {
     clock.advance(now);
     let count = queue.iter().take_while(|request| clock.left(request.wanted).is_zero()).count();
     queue.drain(..count).map(|request| (request.process, request.amount)).collect()
@@ -84,15 +88,15 @@ mod tests {
 
     /// A process with one worker, which moves blocks. Without a limit each takes some time.
     struct Process {
-        clock: Clock,
+        clock: LimitClock,
         block_time: Duration,
-        /// When the worker has moved its block, and what must be allowed then.
+        /// When the worker has moved its block, and the amount that must be allowed then.
         busy: Option<(Instant, f64)>,
         moved: u64,
     }
 
     /// Processes of a run in simulated time, whose messages take a tick.
-    struct Run {
+    struct GrantSimulation {
         granter: Granter<usize>,
         processes: Vec<Process>,
         begin: Instant,
@@ -102,12 +106,12 @@ mod tests {
         grants: Vec<(usize, Load)>,
     }
 
-    impl Run {
+    impl GrantSimulation {
         /// Begins, with processes that take this long for a block; none at all if `None`.
         fn new(values: LimitValues, block_times: &[Option<Duration>]) -> Self {
             let begin = Instant::now();
             let process = |block_time: &Option<Duration>| {
-                let mut clock = Clock::default();
+                let mut clock = LimitClock::default();
                 clock.depend_on_grants(begin);
                 let block_time = block_time.unwrap_or(Duration::MAX / 4);
                 Process { clock, block_time, busy: None, moved: 0 }
@@ -126,7 +130,7 @@ mod tests {
             self.processes.iter_mut().for_each(|process| process.clock.set(rate, self.now));
         }
 
-        /// Runs for a while. Returns what each process moved meanwhile.
+        /// Runs for a while. Returns the number of bytes that each process moved.
         fn run(&mut self, length: Duration) -> Vec<u64> {
             let before: Vec<_> = self.processes.iter().map(|process| process.moved).collect();
             let end = self.now + length;
@@ -179,7 +183,7 @@ mod tests {
     #[test]
     fn idle_processes_leave_the_limit_to_the_others() {
         for processes in [&[FAST][..], &[FAST, None, None], &[FAST, FAST, None], &[FAST; 3]] {
-            let mut run = Run::new(limit(RATE), processes);
+            let mut run = GrantSimulation::new(limit(RATE), processes);
             let moved = run.run(Duration::from_secs(20));
             assert_near(moved.iter().sum(), 20 * RATE, &format!("{processes:?}"));
             let busy = processes.iter().flatten().count() as u64;
@@ -193,7 +197,7 @@ mod tests {
     fn what_a_slow_process_leaves_is_for_the_others() {
         // A quarter of a third of the limit.
         let slow = Some(Duration::from_secs_f64(12.0 * BLOCK as f64 / RATE as f64));
-        let moved = Run::new(limit(RATE), &[FAST, slow, FAST]).run(Duration::from_secs(60));
+        let moved = GrantSimulation::new(limit(RATE), &[FAST, slow, FAST]).run(Duration::from_secs(60));
         assert_near(moved.iter().sum(), 60 * RATE, "all");
         assert_near(moved[1], 5 * RATE, "the slow one");
     }
@@ -202,18 +206,18 @@ mod tests {
     fn a_limit_that_is_not_reached_costs_no_waiting() {
         // Each moves 4 MB/s.
         let block_time = Some(Duration::from_millis(10));
-        let moved = Run::new(limit(100 * RATE), &[block_time; 3]).run(Duration::from_secs(10));
+        let moved = GrantSimulation::new(limit(100 * RATE), &[block_time; 3]).run(Duration::from_secs(10));
         moved.iter().for_each(|moved| assert_near(*moved, 40 * RATE, "each"));
     }
 
     #[test]
     fn a_change_and_a_pause_hold_for_what_waits() {
-        let mut run = Run::new(limit(1), &[FAST, FAST, None]);
+        let mut run = GrantSimulation::new(limit(1), &[FAST, FAST, None]);
         assert_eq!(run.run(Duration::from_secs(10)), [0, 0, 0]);
         run.set(limit(RATE));
         assert_near(run.run(Duration::from_secs(20)).iter().sum(), 20 * RATE, "after a change");
         run.set(LimitValues { is_paused: true, ..limit(RATE) });
-        // What was granted before is less than what is moved in a third of a second.
+        // Earlier grants cover less than a third of a second.
         let paused: u64 = run.run(Duration::from_secs(50)).iter().sum();
         assert!(paused < RATE / 3, "{paused}");
         run.set(limit(2 * RATE));

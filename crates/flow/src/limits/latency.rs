@@ -1,4 +1,4 @@
-//! How long calls for metadata take, for `--max-latency`.
+//! Latency of metadata calls, for `--max-latency`.
 //!
 //! Measured are the open of a source file or directory, and how a tool looks at an entry that it
 //! then skips, on the source's side; and how a tool opens the target of a file. Both sides are

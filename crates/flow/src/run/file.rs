@@ -9,18 +9,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_engine::{Call, Outcome, Wait};
-use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, FileType, Open, Operation, Stat};
+use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd, FileType, Open, Operation, Stat};
 use haul_sys::{advise, advise_range, is_in_memory, truncate};
 
 use super::io::{Io, SMALL_BYTES};
 use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
-use super::stream::{Progress, Stream};
+use super::stream::{Stream, StreamStep};
 use super::walk::replaced;
 use crate::cache_policy::CachePolicy;
-use crate::decision::{Failure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
+use crate::context::{ClosedFile, Context};
+use crate::decision::{EntryFailure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
 use crate::limits::{Limits, Side, measured};
 use crate::open_file::MoveSetup;
-use crate::tool::{Context, Entry, Job, OpenFile, Tool};
+use crate::tool::{Entry, Job, OpenFile, Tool};
 
 /// Sizes of files, in bytes, that are worth a `posix_fadvise` while they wait for their turn. The
 /// probing read makes the kernel fetch smaller ones whole. Larger ones would keep the disk from the
@@ -28,7 +29,7 @@ use crate::tool::{Context, Entry, Job, OpenFile, Tool};
 const ADVISED_BYTES: Range<u64> = (64 << 10) + 1..256 << 10;
 
 /// State of a file in a slot.
-pub(super) enum State<T: Tool> {
+pub(super) enum FileState<T: Tool> {
     /// Its open is in flight.
     Opening(Opening<T>),
     /// Its `fstat` is in flight.
@@ -38,15 +39,15 @@ pub(super) enum State<T: Tool> {
     /// Its content is being moved.
     Moving(Stream<T>),
     /// The close of its target is in flight.
-    ClosingTarget(Ending<T>),
+    ClosingTarget(ClosingFile<T>),
     /// The close of its source is in flight.
-    ClosingSource(Ending<T>),
+    ClosingSource(ClosingFile<T>),
 }
 
-/// What a file needs next.
-pub(super) enum Next<T: Tool> {
+/// Next action for a file.
+pub(super) enum FileStep<T: Tool> {
     /// Submit a call, and continue with its outcome in this state.
-    Call(State<T>, Call),
+    Call(FileState<T>, Call),
     /// Wait while the kernel fetches the first block.
     Park(StatedFile<T>),
     /// Begin these streams, the first ones in slots of their own.
@@ -56,10 +57,10 @@ pub(super) enum Next<T: Tool> {
     /// Free the slot. The worker is done with the file.
     FileDone,
     /// Keep this state: the outcome was of another call.
-    Other(State<T>),
+    Other(FileState<T>),
 }
 
-impl<T: Tool> State<T> {
+impl<T: Tool> FileState<T> {
     pub(super) fn entry(&self) -> &Entry<T> {
         match self {
             Self::Opening(opening) | Self::Stating(opening, _) => &opening.entry,
@@ -70,7 +71,7 @@ impl<T: Tool> State<T> {
     }
 
     /// Continues after the outcome of the call in flight.
-    pub(super) fn advance(self, cx: &Context<'_, T>, io: &mut Io, outcome: Outcome) -> Next<T> {
+    pub(super) fn advance(self, cx: &Context<'_, T>, io: &mut Io, outcome: Outcome) -> FileStep<T> {
         match (self, outcome) {
             (Self::Opening(opening), Outcome::Opened(result)) => opening.opened(cx, result),
             (Self::Stating(opening, source), Outcome::Stated(result)) => {
@@ -83,19 +84,19 @@ impl<T: Tool> State<T> {
             }
             (Self::ClosingTarget(ending), Outcome::Closed(result)) => ending.target_closed(cx, result),
             (Self::ClosingSource(ending), Outcome::Closed(result)) => ending.source_closed(cx, result),
-            (state, _) => Next::Other(state),
+            (state, _) => FileStep::Other(state),
         }
     }
 
-    pub(super) fn begin_stream(cx: &Context<'_, T>, io: &mut Io, stream: Stream<T>) -> Next<T> {
+    pub(super) fn begin_stream(cx: &Context<'_, T>, io: &mut Io, stream: Stream<T>) -> FileStep<T> {
         let progress = stream.next(cx, io);
         Self::after(cx, io, progress)
     }
 
-    fn after(cx: &Context<'_, T>, io: &mut Io, progress: Progress<T>) -> Next<T> {
+    fn after(cx: &Context<'_, T>, io: &mut Io, progress: StreamStep<T>) -> FileStep<T> {
         match progress {
-            Progress::Call(stream, call) => Next::Call(Self::Moving(stream), call),
-            Progress::Done(stream) => {
+            StreamStep::Call(stream, call) => FileStep::Call(Self::Moving(stream), call),
+            StreamStep::Done(stream) => {
                 let (file, is_last_here) = stream.end();
                 release(cx, io, file, is_last_here)
             }
@@ -110,13 +111,13 @@ pub(super) fn begin_range<T: Tool>(
     file: Arc<OpenFile<T>>,
     range: Range<u64>,
     transfer: Transfer,
-) -> Next<T> {
+) -> FileStep<T> {
     let mut streams = Stream::new(file, range, transfer).split(io);
     match (streams.pop(), streams.is_empty()) {
-        (Some(stream), true) => State::begin_stream(cx, io, stream),
+        (Some(stream), true) => FileState::begin_stream(cx, io, stream),
         (last, _) => {
             streams.extend(last);
-            Next::Streams(streams)
+            FileStep::Streams(streams)
         }
     }
 }
@@ -127,7 +128,7 @@ pub(super) fn fetch<T: Tool>(
     io: &mut Io,
     file: Arc<OpenFile<T>>,
     range: &Range<u64>,
-) -> Next<T> {
+) -> FileStep<T> {
     if !file.has_failed() {
         // Only a hint: if refused, only the speed changes.
         advise_range(&file.source, Advice::WillNeed, range.start, range.end - range.start)
@@ -149,21 +150,21 @@ pub(super) struct Opening<T: Tool> {
 
 impl<T: Tool> Opening<T> {
     /// Opens the file. Returns `None` if its directory can't be opened, which is reported.
-    pub(super) fn begin(self, cx: &Context<'_, T>) -> Option<Next<T>> {
+    pub(super) fn begin(self, cx: &Context<'_, T>) -> Option<FileStep<T>> {
         let directory = match cx.cache().open(&self.entry.node.source) {
             Ok(directory) => directory,
             Err(cause) => {
-                cx.give_up(&self.entry, Failure::OpenPlace(&cause));
+                cx.give_up(&self.entry, EntryFailure::OpenPlace(&cause));
                 return None;
             }
         };
         let how = if self.follow { Open::READ.following() } else { Open::READ };
         let name = self.entry.name.clone();
         let begun = cx.run.limits.and_then(Limits::begin_call);
-        Some(Next::Call(State::Opening(Self { begun, ..self }), Call::Open { directory, name, how }))
+        Some(FileStep::Call(FileState::Opening(Self { begun, ..self }), Call::Open { directory, name, how }))
     }
 
-    fn opened(self, cx: &Context<'_, T>, result: Result<Fd, Error>) -> Next<T> {
+    fn opened(self, cx: &Context<'_, T>, result: Result<Fd, Error>) -> FileStep<T> {
         if let (Some(limits), Some(begun)) = (cx.run.limits, self.begun) {
             limits.end_call(Side::Source, begun);
         }
@@ -171,12 +172,12 @@ impl<T: Tool> Opening<T> {
             Ok(source) => {
                 let source = Arc::new(source);
                 let file = Arc::clone(&source);
-                return Next::Call(State::Stating(self, source), Call::Stat { file });
+                return FileStep::Call(FileState::Stating(self, source), Call::Stat { file });
             }
-            Err(cause) if replaced(&cause) => cx.give_up(&self.entry, Failure::Replaced),
-            Err(cause) => cx.give_up(&self.entry, Failure::OpenFile(&cause)),
+            Err(cause) if replaced(&cause) => cx.give_up(&self.entry, EntryFailure::Replaced),
+            Err(cause) => cx.give_up(&self.entry, EntryFailure::OpenFile(&cause)),
         }
-        Next::FileDone
+        FileStep::FileDone
     }
 
     fn stated(
@@ -185,20 +186,20 @@ impl<T: Tool> Opening<T> {
         io: &mut Io,
         source: Arc<Fd>,
         result: Result<Stat, Error>,
-    ) -> Next<T> {
+    ) -> FileStep<T> {
         let Self { entry, probe, .. } = self;
         let is_another = |stat: &Stat| entry.seen.is_some_and(|seen| seen != stat.identity);
         let stat = match result {
             // Another file, or a FIFO, may have the name by now. `O_NONBLOCK` has kept the open
             // from waiting for one (tests/races.rs).
             Ok(stat) if is_another(&stat) || stat.kind != FileType::Regular => {
-                cx.report_failure(&entry, Failure::Replaced);
-                return Ending::skip(cx, entry, source);
+                cx.report_failure(&entry, EntryFailure::Replaced);
+                return ClosingFile::skip(cx, entry, source);
             }
             Ok(stat) => stat,
             Err(cause) => {
-                cx.report_failure(&entry, Failure::StatFile(&cause));
-                return Ending::skip(cx, entry, source);
+                cx.report_failure(&entry, EntryFailure::StatFile(&cause));
+                return ClosingFile::skip(cx, entry, source);
             }
         };
         // The first block of a sparse file may be a hole, and a block that was read is written.
@@ -228,13 +229,13 @@ impl<T: Tool> StatedFile<T> {
     }
 
     /// Reads the first block, if it is in the page cache.
-    fn probe(self, io: &mut Io) -> Next<T> {
-        let length = io.length_of_block(self.stat.size, Cache::Keep);
+    fn probe(self, io: &mut Io) -> FileStep<T> {
+        let length = io.length_of_block(self.stat.size, CacheMode::Keep);
         let buffer = io.take_buffer(length);
-        let (file, offset, cache) = (Arc::clone(&self.source), 0, Cache::Keep);
+        let (file, offset, cache) = (Arc::clone(&self.source), 0, CacheMode::Keep);
         // With a window of 1 there is nothing else to do while the kernel fetches it.
         let wait = if io.window > 1 { Wait::Never } else { Wait::Allowed };
-        Next::Call(State::Probing(self), Call::Read { file, offset, buffer, length, wait, cache })
+        FileStep::Call(FileState::Probing(self), Call::Read { file, offset, buffer, length, wait, cache })
     }
 
     fn probed(
@@ -243,14 +244,14 @@ impl<T: Tool> StatedFile<T> {
         io: &mut Io,
         buffer: Buffer,
         result: Result<Option<usize>, Error>,
-    ) -> Next<T> {
+    ) -> FileStep<T> {
         if let Ok(Some(length @ 1..)) = result {
             io.note_cached(self.stat.size);
             return self.begin(cx, io, Some((buffer, length)));
         }
         io.return_buffer(buffer);
         if !matches!(result, Ok(None)) {
-            // Unexpected EOF, or an error: the stream reads again and reports what it finds.
+            // Unexpected EOF, or an error: the stream reads again and reports the result.
             return self.begin(cx, io, None);
         }
         let device = self.stat.identity.device;
@@ -267,12 +268,17 @@ impl<T: Tool> StatedFile<T> {
             // Only a hint: if refused, only the speed changes.
             advise(&self.source, Advice::WillNeed, self.stat.size).unwrap_or_default();
         }
-        Next::Park(self)
+        FileStep::Park(self)
     }
 
     /// Asks the tool what to do with the file, and starts to move its content. `block` is its first
     /// block, if that was read already.
-    pub(super) fn begin(self, cx: &Context<'_, T>, io: &mut Io, block: Option<(Buffer, usize)>) -> Next<T> {
+    pub(super) fn begin(
+        self,
+        cx: &Context<'_, T>,
+        io: &mut Io,
+        block: Option<(Buffer, usize)>,
+    ) -> FileStep<T> {
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
         let opened = OpenSource { source: &self.source, stat: &self.stat, first };
         let open = || cx.open_file(&self.entry, &opened);
@@ -292,12 +298,12 @@ impl<T: Tool> StatedFile<T> {
             }
             Start::Done => {
                 io.recycle(block);
-                return Ending::skip(cx, self.entry, self.source);
+                return ClosingFile::skip(cx, self.entry, self.source);
             }
             Start::Deferred => {
                 io.recycle(block);
-                let (source, end) = (Some(self.source), End::Nothing);
-                return Ending { entry: self.entry, source, end, moved: true }.close_source(cx);
+                let (source, end) = (Some(self.source), CloseAction::Nothing);
+                return ClosingFile { entry: self.entry, source, end, moved: true }.close_source(cx);
             }
         };
         let Self { entry, source, stat, through_pipe } = self;
@@ -326,14 +332,14 @@ impl<T: Tool> StatedFile<T> {
         match block {
             Some((buffer, length)) => {
                 let progress = Stream::new(file, range, transfer).take_block(cx, io, buffer, length);
-                State::after(cx, io, progress)
+                FileState::after(cx, io, progress)
             }
             None => begin_range(cx, io, file, range, transfer),
         }
     }
 
     /// Moves a range of a file whose other ranges other processes move.
-    fn begin_shared(self, cx: &Context<'_, T>, io: &mut Io, part: FileRange<T::File>) -> Next<T> {
+    fn begin_shared(self, cx: &Context<'_, T>, io: &mut Io, part: FileRange<T::File>) -> FileStep<T> {
         let FileRange { own, target, range, transfer, inspect } = part;
         let Self { entry, source, stat, through_pipe } = self;
         // Only a hint. Read-ahead would fetch what other processes read, and this range is read by
@@ -354,7 +360,7 @@ fn begin_part<T: Tool>(
     io: &mut Io,
     file: Arc<OpenFile<T>>,
     part: &Range<u64>,
-) -> Next<T> {
+) -> FileStep<T> {
     let transfer = file.transfer;
     let range = share_ranges(cx, &file, prepare::ranges_in(&io.settings, &file.stat, part), transfer);
     begin_range(cx, io, file, range, transfer)
@@ -376,23 +382,28 @@ fn share_ranges<T: Tool>(
 
 /// Drops one reference to a file; the last one finishes it. `is_last_here` is true if this worker
 /// has no other stream of the file.
-fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is_last_here: bool) -> Next<T> {
+fn release<T: Tool>(
+    cx: &Context<'_, T>,
+    io: &mut Io,
+    file: Arc<OpenFile<T>>,
+    is_last_here: bool,
+) -> FileStep<T> {
     // Of several workers that drop it at once, exactly one gets it (`Arc::into_inner`).
     let Some(mut file) = Arc::into_inner(file) else {
-        return if is_last_here { Next::FileDone } else { Next::StreamDone };
+        return if is_last_here { FileStep::FileDone } else { FileStep::StreamDone };
     };
     file.turns.take();
     if file.begin_sequential() && !file.has_failed() {
-        return State::begin_stream(cx, io, Stream::sequential(Arc::new(file)));
+        return FileState::begin_stream(cx, io, Stream::sequential(Arc::new(file)));
     }
     let tail = file.target.as_ref().and_then(|target| file.cache_policy.take_tail(&file.source, target));
     match tail {
         Some(Ok(tail)) if !file.has_failed() => {
             let progress = Stream::write_tail(cx, io, file, &tail);
-            return State::after(cx, io, progress);
+            return FileState::after(cx, io, progress);
         }
         Some(Err(cause)) if file.fail() => {
-            cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
+            cx.report_failure(&file.entry, EntryFailure::WriteTarget(&cause));
         }
         _ => {}
     }
@@ -407,7 +418,7 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     if let Err(cause) = file.cache_policy.tidy(&file.source, file.target.as_ref())
         && file.fail()
     {
-        cx.report_failure(&file.entry, Failure::WriteTarget(&cause));
+        cx.report_failure(&file.entry, EntryFailure::WriteTarget(&cause));
     }
     let moved = match file.has_failed() {
         true => false,
@@ -421,10 +432,10 @@ fn release<T: Tool>(cx: &Context<'_, T>, io: &mut Io, file: Arc<OpenFile<T>>, is
     let OpenFile::<T> { entry, source, target, own, other, .. } = file;
     // Drop this reference first: the tool closes the compared file.
     drop(other);
-    let ending = Ending { entry, source: Some(source), end: End::File(own, length), moved };
+    let ending = ClosingFile { entry, source: Some(source), end: CloseAction::File(own, length), moved };
     match target.map(Arc::into_inner) {
         None => ending.close_source(cx),
-        Some(Some(file)) => Next::Call(State::ClosingTarget(ending), Call::Close { file }),
+        Some(Some(file)) => FileStep::Call(FileState::ClosingTarget(ending), Call::Close { file }),
         // A broken ring may still hold the file: nobody will learn whether its close lost data.
         Some(None) => {
             let held = Error::new(Operation::Close, "held by a broken ring".to_owned(), Errno::BUSY);
@@ -439,7 +450,7 @@ fn move_again<T: Tool>(
     io: &mut Io,
     mut file: OpenFile<T>,
     (stat, transfer): (Stat, Transfer),
-) -> Next<T> {
+) -> FileStep<T> {
     file.begin_again(stat);
     let file = Arc::new(file);
     let range = share_ranges(cx, &file, ranges_of(&io.settings, &stat), transfer);
@@ -447,15 +458,15 @@ fn move_again<T: Tool>(
 }
 
 /// A file being closed: its content was moved, or has failed.
-pub(super) struct Ending<T: Tool> {
+pub(super) struct ClosingFile<T: Tool> {
     entry: Entry<T>,
     source: Option<Arc<Fd>>,
-    end: End<T::File>,
+    end: CloseAction<T::File>,
     moved: bool,
 }
 
 /// Action after a file is closed.
-enum End<F> {
+enum CloseAction<F> {
     /// Pass the tool's state to `Tool::close_file`, and complete the entry. The content has so many
     /// bytes.
     File(F, u64),
@@ -465,39 +476,39 @@ enum End<F> {
     Nothing,
 }
 
-impl<T: Tool> Ending<T> {
+impl<T: Tool> ClosingFile<T> {
     /// Ends a file before anything was moved.
-    fn skip(cx: &Context<'_, T>, entry: Entry<T>, source: Arc<Fd>) -> Next<T> {
-        Self { entry, source: Some(source), end: End::Skipped, moved: false }.close_source(cx)
+    fn skip(cx: &Context<'_, T>, entry: Entry<T>, source: Arc<Fd>) -> FileStep<T> {
+        Self { entry, source: Some(source), end: CloseAction::Skipped, moved: false }.close_source(cx)
     }
 
-    fn target_closed(mut self, cx: &Context<'_, T>, result: Result<(), Error>) -> Next<T> {
+    fn target_closed(mut self, cx: &Context<'_, T>, result: Result<(), Error>) -> FileStep<T> {
         if let Err(cause) = result {
-            cx.report_failure(&self.entry, Failure::CloseTarget(&cause));
+            cx.report_failure(&self.entry, EntryFailure::CloseTarget(&cause));
             self.moved = false;
         }
         self.close_source(cx)
     }
 
-    fn close_source(mut self, cx: &Context<'_, T>) -> Next<T> {
+    fn close_source(mut self, cx: &Context<'_, T>) -> FileStep<T> {
         match self.source.take().and_then(Arc::into_inner) {
-            Some(file) => Next::Call(State::ClosingSource(self), Call::Close { file }),
+            Some(file) => FileStep::Call(FileState::ClosingSource(self), Call::Close { file }),
             // The tool has kept the source open, and closes it (`Start::Deferred`).
             None => self.source_closed(cx, Ok(())),
         }
     }
 
-    fn source_closed(self, cx: &Context<'_, T>, result: Result<(), Error>) -> Next<T> {
+    fn source_closed(self, cx: &Context<'_, T>, result: Result<(), Error>) -> FileStep<T> {
         let Self { entry, end, mut moved, .. } = self;
         if let Err(cause) = result {
-            cx.report_failure(&entry, Failure::CloseSource(&cause));
+            cx.report_failure(&entry, EntryFailure::CloseSource(&cause));
             moved = false;
         }
         match end {
-            End::File(own, length) => cx.close_file(entry, own, (moved, length)),
-            End::Skipped => cx.complete(&entry),
-            End::Nothing => {}
+            CloseAction::File(own, length) => cx.close_file(ClosedFile { entry, own, length, moved }),
+            CloseAction::Skipped => cx.complete(&entry),
+            CloseAction::Nothing => {}
         }
-        Next::FileDone
+        FileStep::FileDone
     }
 }

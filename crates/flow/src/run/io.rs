@@ -1,9 +1,9 @@
-//! What the files in flight use of their worker: buffers, a pipe, and what the engine can.
+//! A worker's resources for its files in flight: buffers, a pipe, and the engine's capabilities.
 
 use std::cell::OnceCell;
 
-use haul_engine::{Caps, Choice, Ops};
-use haul_sys::{Buffer, Cache, Fd, Pipe, cached_bytes, dirty_limit};
+use haul_engine::{Caps, EngineChoice, Ops};
+use haul_sys::{Buffer, CacheMode, Fd, Pipe, cached_bytes, dirty_limit};
 
 use crate::settings::{Settings, processors};
 
@@ -36,7 +36,7 @@ const RING_WORTH: usize = 32 * UNCACHED_WEIGHT;
 /// worth it for them.
 const CACHED_BYTES_MAX: u64 = 64 << 20;
 
-/// What the states of a file use of their worker: buffers, and what the engine can.
+/// A worker's resources for its files in flight.
 pub(super) struct Io {
     pub(super) settings: Settings,
     pub(super) caps: Caps,
@@ -46,9 +46,9 @@ pub(super) struct Io {
     pub(super) probes: bool,
     /// The last device where a probe missed, and whether it is a tmpfs, where it always does.
     pub(super) probed_device: Option<(u64, bool)>,
-    /// Operations that the engine accepts beside the one about to be submitted, and that one.
+    /// Number of operations that the engine accepts, including the one about to be submitted.
     pub(super) room: usize,
-    /// How much a ring would have paid so far: see [`Io::note_uncached`].
+    /// Score in favour of a ring; see [`Io::note_uncached`].
     worth_of_ring: usize,
     /// Buffers that are not in use: of a whole block, and of each size in [`SMALL_BUFFERS`].
     pub(super) large_buffers: Vec<Buffer>,
@@ -94,7 +94,7 @@ impl Io {
         self.probes = switches.read_ahead && !switches.direct && !switches.drop_cache && !caps.pairs;
         // An engine that was asked for does what its name says, a preloaded library sees reads and
         // writes only, and a pipe needs descriptors.
-        self.uses_pipe = self.settings.engine == Choice::Auto
+        self.uses_pipe = self.settings.engine == EngineChoice::Auto
             && caps.blocks
             && !switches.direct
             && !switches.drop_cache
@@ -132,7 +132,7 @@ impl Io {
 
     /// Returns true if so many bytes are enough for a pipe, and the worker may have one.
     fn may_use_pipe(&self, bytes: u64) -> bool {
-        self.uses_pipe && self.length_of_block(bytes, Cache::Keep) >= PIPE_BYTES_MIN
+        self.uses_pipe && self.length_of_block(bytes, CacheMode::Keep) >= PIPE_BYTES_MIN
     }
 
     /// Returns the worker's pipe to copy so many bytes, or `None` if they don't go through one.
@@ -146,7 +146,7 @@ impl Io {
         pipe.ok()
     }
 
-    /// Takes back the pipe, if it is empty. Otherwise the next copy gets a new one.
+    /// Keeps the pipe for the next copy, if it is empty. Otherwise that gets a new one.
     pub(super) fn return_pipe(&mut self, pipe: Option<Pipe>) {
         self.pipe = pipe;
     }
@@ -155,7 +155,7 @@ impl Io {
     /// make it wait for the disk in any case, and the pages would displace those that others use
     /// (docs/measurements/choices.md).
     pub(super) fn outgrows_cache(&self, bytes: u64) -> bool {
-        self.settings.engine == Choice::Auto
+        self.settings.engine == EngineChoice::Auto
             && self.caps.drops_cache
             && bytes > CACHED_BYTES_MAX
             && bytes > *self.dirty_limit.get_or_init(|| dirty_limit().unwrap_or(u64::MAX))
@@ -182,7 +182,7 @@ impl Io {
         }
     }
 
-    /// Takes back a buffer.
+    /// Recycles a buffer.
     pub(super) fn return_buffer(&mut self, buffer: Buffer) {
         match self.small_size(buffer.capacity()) {
             Some(size) => self.small_buffers[size].push(buffer),
@@ -209,7 +209,7 @@ impl Io {
         self.settings.switches.registered_buffers
     }
 
-    /// Takes back the buffer of a block that isn't needed.
+    /// Recycles the buffer of a block that isn't needed.
     pub(super) fn recycle(&mut self, block: Option<(Buffer, usize)>) {
         if let Some((buffer, _)) = block {
             self.return_buffer(buffer);
@@ -217,9 +217,9 @@ impl Io {
     }
 
     /// Returns how many of so many bytes are read or written at once.
-    pub(super) fn length_of_block(&self, bytes: u64, cache: Cache) -> usize {
+    pub(super) fn length_of_block(&self, bytes: u64, cache: CacheMode) -> usize {
         let block_bytes = match cache {
-            Cache::Drop if self.caps.blocks => self.settings.uncached_block_bytes,
+            CacheMode::Drop if self.caps.blocks => self.settings.uncached_block_bytes,
             _ => self.settings.block_bytes,
         };
         usize::try_from(bytes).unwrap_or(usize::MAX).min(block_bytes)

@@ -19,25 +19,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 
 use crate::lock::lock;
-use haul_engine::{Choice, Engine, Made};
+use haul_engine::{Engine, EngineChoice, NewEngine};
 
 use crate::Status;
+use crate::context::{Context, RunShared};
 use crate::directory_cache::DirCache;
 use crate::driver::Driver;
 use crate::kind::FlowKind;
 use crate::limits::Limits;
 use crate::operand::Operand;
-use crate::report::{Problem, Report, RunInfo, Tally};
+use crate::report::{Problem, Reporter, RunInfo, Tally};
 use crate::selection::Selector;
 use crate::settings::Settings;
-use crate::tool::{Context, Job, Shared, Tool};
+use crate::tool::{Job, Tool};
 
 pub use stream::HELP_BYTES_MIN;
 pub(crate) use turns::Turns;
 pub use walk::continue_dir;
 pub(crate) use worker::Worker;
 
-/// What a run needs besides its driver and operands.
+/// Parameters of a run, except for its driver and operands.
 pub struct RunSpec<'a, T> {
     /// The tool.
     pub tool: &'a T,
@@ -45,11 +46,11 @@ pub struct RunSpec<'a, T> {
     pub settings: Settings,
     /// The directory cache. It holds the operands' directories too.
     pub cache: &'a DirCache,
-    /// Which entries are left out.
+    /// The entries to skip.
     pub selector: &'a Selector,
     /// The reporter.
-    pub report: &'a dyn Report,
-    /// Limits on what the run does per second, if there are or may be any.
+    pub report: &'a dyn Reporter,
+    /// Rate limits of the run, if there are or may be any.
     pub limits: Option<&'a Limits>,
     /// An engine created in advance, for whichever worker starts first
     /// ([`Settings::first_engine`]).
@@ -72,7 +73,7 @@ pub fn run<T: Tool>(
 fn work<'s, T: Tool>(
     threads: &'s Scope<'s, '_>,
     spec: &'s RunSpec<'_, T>,
-    shared: &'s Shared<'s, T>,
+    shared: &'s RunShared<'s, T>,
     me: usize,
 ) {
     let start_workers = || start_workers(threads, spec, shared, me);
@@ -89,7 +90,7 @@ fn work<'s, T: Tool>(
 fn start_workers<'s, T: Tool>(
     threads: &'s Scope<'s, '_>,
     spec: &'s RunSpec<'_, T>,
-    shared: &'s Shared<'s, T>,
+    shared: &'s RunShared<'s, T>,
     me: usize,
 ) {
     while let Some(other) = shared.driver.recruit(me) {
@@ -118,7 +119,7 @@ pub(crate) fn begin<'r, T: Tool>(
     spec: &RunSpec<'r, T>,
     driver: &'r dyn Driver<Job<T>>,
     operands: impl IntoIterator<Item = Operand<T::Directory>>,
-) -> Shared<'r, T> {
+) -> RunShared<'r, T> {
     let (mut unfinished, mut discovered) = (0, 0);
     for (job, entries) in operands.into_iter().filter_map(Job::of_operand) {
         driver.share(0, job);
@@ -129,7 +130,7 @@ pub(crate) fn begin<'r, T: Tool>(
     if let Some(limits) = spec.limits {
         limits.end_waits_with(&policy.cancel);
     }
-    Shared {
+    RunShared {
         tool: spec.tool,
         cache: spec.cache,
         settings: spec.settings,
@@ -147,7 +148,7 @@ pub(crate) fn begin<'r, T: Tool>(
 
 /// Returns the status of a run whose workers have ended. A run without errors that has lost an
 /// entry fails: the entry was deferred and never completed, a bug in the tool or the framework.
-pub(crate) fn end<T: Tool>(shared: &Shared<'_, T>) -> Status {
+pub(crate) fn end<T: Tool>(shared: &RunShared<'_, T>) -> Status {
     // Relaxed, here and below: the workers have ended, and joining their threads orders this.
     if shared.has_failed.load(Ordering::Relaxed) {
         return Status::Failure;
@@ -163,7 +164,7 @@ pub(crate) fn end<T: Tool>(shared: &Shared<'_, T>) -> Status {
 fn first_or_new_engine<T>(spec: &RunSpec<'_, T>, me: usize) -> Box<dyn Engine> {
     let ready = lock(&spec.engine).take();
     let made = match ready {
-        Some(engine) => Made { engine, note: None },
+        Some(engine) => NewEngine { engine, note: None },
         None => haul_engine::make(spec.settings.engine, &spec.settings.engine_setup()),
     };
     if me == 0 {
@@ -175,8 +176,8 @@ fn first_or_new_engine<T>(spec: &RunSpec<'_, T>, me: usize) -> Box<dyn Engine> {
     made.engine
 }
 
-/// Logs what was chosen, and why not something better.
-fn log_settings(report: &dyn Report, settings: &Settings, Made { engine, note }: &Made) {
+/// Logs the choices, and why a better one was not possible.
+fn log_settings(report: &dyn Reporter, settings: &Settings, NewEngine { engine, note }: &NewEngine) {
     if let Some(note) = note {
         report.debug(note);
     }
@@ -184,13 +185,13 @@ fn log_settings(report: &dyn Report, settings: &Settings, Made { engine, note }:
     let caps = engine.caps();
     if let Some(library) = haul_sys::interposer() {
         let effect = match settings.engine {
-            Choice::Auto => "not changing from sync to io-uring, whose calls it does not see",
-            Choice::Sync | Choice::Retry => "it sees all calls of this engine",
+            EngineChoice::Auto => "not changing from sync to io-uring, whose calls it does not see",
+            EngineChoice::Sync | EngineChoice::Retry => "it sees all calls of this engine",
             _ => "it does not see the reads and writes of this engine",
         };
         report.debug(&format!("{} is preloaded: {effect}", library.display()));
     }
-    let asked = if settings.engine == Choice::Auto { " (auto)" } else { "" };
+    let asked = if settings.engine == EngineChoice::Auto { " (auto)" } else { "" };
     report.debug(&format!(
         "engine {}{asked}, {}, {} files in flight each, blocks of {block_bytes} bytes, {held} directories held",
         caps.name,

@@ -1,5 +1,5 @@
-//! What happens to a file before its first byte moves: space is reserved, the kernel is advised,
-//! the cache policy is chosen, and the file is cut into ranges.
+//! Preparation of a file before its first byte moves: reserves space, advises the kernel, chooses
+//! the cache policy, and cuts the file into ranges.
 
 use std::ops::Range;
 
@@ -8,11 +8,12 @@ use haul_sys::{advise, allocate, is_local};
 
 use super::io::Io;
 use crate::cache_policy::CachePolicy;
+use crate::context::Context;
 use crate::decision::{Holes, Transfer};
 use crate::limits::Limits;
 use crate::plan;
 use crate::settings::Settings;
-use crate::tool::{Context, Entry, Tool};
+use crate::tool::{Entry, Tool};
 
 /// Minimum size of a file that is announced to the kernel as read sequentially, in bytes.
 const SEQUENTIAL_BYTES: u64 = 1 << 20;
@@ -27,7 +28,7 @@ const SHARE_BYTES_MIN: u64 = 1 << 20;
 /// Maximum bytes per `copy_file_range`: enough to hide its cost, few enough to show progress.
 const KERNEL_COPY_BYTES: u64 = 8 << 20;
 
-/// Minimum of the same in a run with a limit on what it moves.
+/// Minimum of the same in a run with a limit on bytes per second.
 const KERNEL_COPY_BYTES_MIN: u64 = 64 << 10;
 
 /// Prepares a copy. Returns how its content moves, and its cache policy.
@@ -63,7 +64,7 @@ fn reserve<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, (target, bytes): (&Fd
     let reserve = || allocate(target, bytes);
     match &cx.run.policy.room {
         None => reserve(),
-        Some(room) => room.retry_and_tell(cx.report(), &|cause| cx.tell_no_room(entry, cause), reserve),
+        Some(room) => room.retry_reporting(cx.report(), &|cause| cx.report_no_room(entry, cause), reserve),
     }
 }
 

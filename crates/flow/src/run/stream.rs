@@ -10,8 +10,8 @@
 //!             ┌──────────── next block ───────────┐
 //!             ▼                                   │
 //!  advance ─► Read ─► tool looks ─► Write ... ────┤     engines that read, then write
-//!             Pair ─► what is left: Write ... ────┤     engines that do both in one operation
-//!             CopyRange ──────────────────────────┘     copies inside the kernel, or through a pipe
+//!             Pair ─► the rest: Write ... ────────┤     engines that do both in one operation
+//!             CopyRange ──────────────────────────┘     copies in the kernel, or through a pipe
 //! ```
 //!
 //! Invariant: a file has ended when as many bytes as `fstat` reported have been moved, or when
@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use haul_engine::{Call, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Errno, Error, Operation, Pipe};
+use haul_sys::{Buffer, CacheMode, Errno, Error, Operation, Pipe};
 use haul_sys::{is_local, make_blocking, start_write_back};
 
 use super::block_cursor::BlockCursor;
@@ -30,10 +30,11 @@ use super::holes::next_data;
 use super::io::Io;
 use super::prepare::kernel_copy_bytes;
 use crate::cache_policy::{Special, Tail, Writable};
-use crate::decision::{Block, Failure, Holes, Transfer, Write};
+use crate::context::Context;
+use crate::decision::{Block, EntryFailure, Holes, Transfer, Write};
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
-use crate::tool::{Context, OpenFile, Tool};
+use crate::tool::{OpenFile, Tool};
 
 mod several;
 
@@ -62,7 +63,7 @@ pub(super) struct Stream<T: Tool> {
     refuses_pipe: bool,
     /// True if another worker may help with it.
     may_get_help: bool,
-    /// End of what another worker was asked to fetch, or 0.
+    /// End of the range that another worker was asked to fetch, or 0.
     fetched: u64,
     /// Special properties of the transfer in flight.
     tried: Special,
@@ -70,7 +71,7 @@ pub(super) struct Stream<T: Tool> {
     cursor: Option<Arc<BlockCursor>>,
     /// Set while a write of it waits for room.
     room: RoomWait,
-    /// End of what is being written to disk ([`Policy::writes_back`](crate::Policy)).
+    /// End of the range being written back ([`Policy::writes_back`](crate::Policy)).
     written_back: u64,
 }
 
@@ -89,8 +90,8 @@ enum Doing {
     },
 }
 
-/// What a stream needs next.
-pub(super) enum Progress<T: Tool> {
+/// Next action for a stream.
+pub(super) enum StreamStep<T: Tool> {
     /// Submit a call, and continue with its outcome.
     Call(Stream<T>, Call),
     /// End the stream: its range is done, or its file has failed.
@@ -126,21 +127,21 @@ impl<T: Tool> Stream<T> {
         Self { sequential: true, ..Self::new(file, 0..u64::MAX, Transfer::Blocks(Holes::Read)) }
     }
 
-    /// Starts to write to disk what was copied, if that is wanted.
+    /// Starts the write-back of the copied bytes, if requested.
     fn start_write_back(&mut self, cx: &Context<'_, T>) {
         if cx.run.policy.writes_back
             && self.cursor.is_none()
             && self.position >= self.written_back.saturating_add(WRITE_BACK_BYTES)
             && let Some(target) = &self.file.target
         {
-            // Only a hint: the flush writes what this doesn't, and reports all errors.
+            // Only a hint: the flush writes the rest, and reports all errors.
             start_write_back(&**target, self.written_back..self.position).unwrap_or_default();
             self.written_back = self.position;
         }
     }
 
-    /// Goes on with the next operation, or ends the stream.
-    pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> Progress<T> {
+    /// Continues with the next operation, or ends the stream.
+    pub(super) fn next(mut self, cx: &Context<'_, T>, io: &mut Io) -> StreamStep<T> {
         self.start_write_back(cx);
         self.get_help(cx, io);
         if self.file.has_failed()
@@ -148,7 +149,7 @@ impl<T: Tool> Stream<T> {
             || (self.position >= self.end && !self.take_next(io))
         {
             self.end_wait(cx);
-            return Progress::Done(self);
+            return StreamStep::Done(self);
         }
         if self.position >= self.data_end {
             match next_data(&self.file.source, self.position..self.end) {
@@ -159,9 +160,9 @@ impl<T: Tool> Stream<T> {
                 }
                 Ok(None) => {
                     cx.count(Tally { bytes: self.end - self.position, ..Tally::default() });
-                    return Progress::Done(self);
+                    return StreamStep::Done(self);
                 }
-                Err(cause) => return self.fail(cx, Failure::Read(&cause)),
+                Err(cause) => return self.fail(cx, EntryFailure::Read(&cause)),
             }
         }
         // Noted before the call: another stream may make the policy fall back before this one
@@ -201,11 +202,11 @@ impl<T: Tool> Stream<T> {
                 Call::Read { file: source, offset, buffer, length, wait: Wait::Allowed, cache }
             }
         };
-        Progress::Call(self, call)
+        StreamStep::Call(self, call)
     }
 
     /// Continues after an operation.
-    pub(super) fn advance(self, cx: &Context<'_, T>, io: &mut Io, outcome: Outcome) -> Progress<T> {
+    pub(super) fn advance(self, cx: &Context<'_, T>, io: &mut Io, outcome: Outcome) -> StreamStep<T> {
         match outcome {
             Outcome::Read { buffer, result } => {
                 let result = result.map(Option::unwrap_or_default);
@@ -231,7 +232,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         buffer: Buffer,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let cause = match result {
             Ok(length) if length > 0 => return self.take_block(cx, io, buffer, length),
             Ok(_) => {
@@ -242,13 +243,13 @@ impl<T: Tool> Stream<T> {
                     return self.next(cx, io);
                 }
                 self.file.note_end(self.position);
-                return Progress::Done(self);
+                return StreamStep::Done(self);
             }
             Err(cause) => cause,
         };
         io.return_buffer(buffer);
         if cause.is(Errno::SPIPE) && self.file.refuse_offsets() {
-            return Progress::Done(self);
+            return StreamStep::Done(self);
         }
         // A few regular files honour the `O_NONBLOCK` of the open and have no data yet.
         if cause.is(Errno::AGAIN) && !self.waits && make_blocking(&self.file.source).is_ok() {
@@ -256,17 +257,21 @@ impl<T: Tool> Stream<T> {
             cx.expect_to_block();
             return self.next(cx, io);
         }
-        if self.falls_back(cx, &cause) { self.next(cx, io) } else { self.fail(cx, Failure::Read(&cause)) }
+        if self.falls_back(cx, &cause) {
+            self.next(cx, io)
+        } else {
+            self.fail(cx, EntryFailure::Read(&cause))
+        }
     }
 
-    /// Shows the tool a block, and writes what it wants written.
+    /// Shows the tool a block, and writes the bytes it selects.
     pub(super) fn take_block(
         mut self,
         cx: &Context<'_, T>,
         io: &mut Io,
         buffer: Buffer,
         length: usize,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         // Direct I/O reads whole sectors, and the file may have grown: ignore bytes beyond the
         // stream's range.
         let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
@@ -282,7 +287,7 @@ impl<T: Tool> Stream<T> {
             Write::End => {
                 io.return_buffer(buffer);
                 self.file.note_end(self.position);
-                return Progress::Done(self);
+                return StreamStep::Done(self);
             }
             _ if self.file.target.is_none() => (0..0, Vec::new()),
             Write::All => (0..length, Vec::new()),
@@ -295,14 +300,14 @@ impl<T: Tool> Stream<T> {
             && !turns.wait(self.position, || cx.flush())
         {
             io.return_buffer(buffer);
-            return Progress::Done(self);
+            return StreamStep::Done(self);
         }
         self.doing = Doing::Writing { read: length, current, rest };
         self.write(cx, io, buffer)
     }
 
-    /// Writes the next range of a block, or goes on to the next block.
-    fn write(mut self, cx: &Context<'_, T>, io: &mut Io, buffer: Buffer) -> Progress<T> {
+    /// Writes the next range of a block, or advances to the next block.
+    fn write(mut self, cx: &Context<'_, T>, io: &mut Io, buffer: Buffer) -> StreamStep<T> {
         loop {
             let Doing::Writing { read, rest, current } = &mut self.doing else {
                 io.return_buffer(buffer);
@@ -330,12 +335,12 @@ impl<T: Tool> Stream<T> {
             match self.file.cache_policy.writable(target, offset, (buffer.bytes(), range)) {
                 Ok(Writable::Now(range)) => {
                     let (file, cache) = (Arc::clone(target), self.file.cache_policy.cache());
-                    return Progress::Call(self, Call::Write { file, offset, buffer, range, cache });
+                    return StreamStep::Call(self, Call::Write { file, offset, buffer, range, cache });
                 }
                 Ok(Writable::Last) => *current = 0..0,
                 Err(cause) => {
                     io.return_buffer(buffer);
-                    return self.fail(cx, Failure::WriteTarget(&cause));
+                    return self.fail(cx, EntryFailure::WriteTarget(&cause));
                 }
             }
         }
@@ -347,7 +352,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         buffer: Buffer,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let cause = match result {
             Ok(written) if written > 0 => {
                 self.end_wait(cx);
@@ -365,16 +370,16 @@ impl<T: Tool> Stream<T> {
             return self.write(cx, io, buffer);
         }
         io.return_buffer(buffer);
-        self.fail(cx, Failure::WriteTarget(&cause))
+        self.fail(cx, EntryFailure::WriteTarget(&cause))
     }
 
     /// Fails the file. Several streams may meet the same full disk; one reports it.
-    fn fail(mut self, cx: &Context<'_, T>, failure: Failure<'_>) -> Progress<T> {
+    fn fail(mut self, cx: &Context<'_, T>, failure: EntryFailure<'_>) -> StreamStep<T> {
         self.end_wait(cx);
         if self.file.fail() {
             cx.report_failure(&self.file.entry, failure);
         }
-        Progress::Done(self)
+        StreamStep::Done(self)
     }
 
     /// Returns true if the file's end is known, so that a read may ask for all remaining bytes.
@@ -397,13 +402,13 @@ impl<T: Tool> Stream<T> {
     /// true if the failed operation should be retried.
     fn waits_for_room(&mut self, cx: &Context<'_, T>, cause: &Error) -> bool {
         let (Some(room), Some(target)) = (&cx.run.policy.room, &self.file.target) else { return false };
-        // Other file systems may report it late (NFS): what was lost then are earlier bytes.
+        // Other file systems may report it late (NFS): the lost bytes are earlier ones then.
         if !is_full(cause) || self.file.has_failed() || !is_local(&**target).unwrap_or(false) {
             return false;
         }
         // The worker may sleep now, and its counts must not sleep with it.
         cx.flush();
-        room.wait(&mut self.room, &|| cx.tell_no_room(&self.file.entry, cause))
+        room.wait(&mut self.room, &|| cx.report_no_room(&self.file.entry, cause))
     }
 
     /// Ends the wait for room, if there was one.
@@ -415,8 +420,8 @@ impl<T: Tool> Stream<T> {
 
     // Pairs: engines that read and write in one operation.
 
-    /// Returns true if the engine may write what it reads without the tool looking at it. Requires
-    /// a known length: a pair must not meet EOF.
+    /// Returns true if the engine may write the bytes it reads without showing them to the tool.
+    /// Requires a known length: a pair must not meet EOF.
     fn does_pairs(&self, io: &Io) -> bool {
         let cache = self.file.cache_policy.cache();
         let length = io.length_of_block(self.data_end - self.position, cache);
@@ -427,14 +432,14 @@ impl<T: Tool> Stream<T> {
             && !self.file.inspect
     }
 
-    /// Continues after a pair that has read something, and writes what the pair has not.
+    /// Continues after a pair that has read something, and writes the rest of it.
     fn paired(
         mut self,
         cx: &Context<'_, T>,
         io: &mut Io,
         (buffer, read): (Buffer, usize),
         written: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         self.end_doubted = false;
         self.file.note_block();
         // If the write failed, all that was read is still to be written.
@@ -452,7 +457,7 @@ impl<T: Tool> Stream<T> {
     /// its content.
     fn may_use_pipe(&self) -> bool {
         self.file.through_pipe
-            && self.file.cache_policy.cache() == Cache::Keep
+            && self.file.cache_policy.cache() == CacheMode::Keep
             && !self.refuses_pipe
             && !self.file.inspect
             && self.file.turns.get().is_none()
@@ -467,7 +472,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         pipe: Option<Pipe>,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let through_pipe = matches!(self.transfer, Transfer::Blocks(_));
         if through_pipe {
             io.return_pipe(pipe);
@@ -485,7 +490,7 @@ impl<T: Tool> Stream<T> {
             Err(cause) if self.waits_for_room(cx, &cause) => {}
             // The disk's errors, not the call's: writing blocks would meet them again.
             Err(cause) if matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::IO) => {
-                return self.fail(cx, Failure::WriteTarget(&cause));
+                return self.fail(cx, EntryFailure::WriteTarget(&cause));
             }
             // 0 comes from file systems that don't know their files' sizes, an error from those
             // that can't copy between the two files (`EXDEV`, `EINVAL`, `EOPNOTSUPP`).
@@ -503,7 +508,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         file: OpenFile<T>,
         tail: &Tail,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let length = tail.bytes.len();
         let mut buffer = io.take_buffer(length);
         buffer.bytes_mut()[..length].copy_from_slice(&tail.bytes);
@@ -516,13 +521,13 @@ impl<T: Tool> Stream<T> {
     // The compared file.
 
     /// Reads the same range of the compared file.
-    fn read_other(mut self, io: &mut Io, (first, read): (Buffer, usize)) -> Progress<T> {
-        let Some(file) = self.file.other.clone() else { return Progress::Done(self) };
+    fn read_other(mut self, io: &mut Io, (first, read): (Buffer, usize)) -> StreamStep<T> {
+        let Some(file) = self.file.other.clone() else { return StreamStep::Done(self) };
         let (offset, buffer) = (self.position, io.take_buffer(read));
         let length = read.min(buffer.capacity());
         self.doing = Doing::Comparing { buffer: first, read };
-        let (wait, cache) = (Wait::Allowed, Cache::Keep);
-        Progress::Call(self, Call::Read { file, offset, buffer, length, wait, cache })
+        let (wait, cache) = (Wait::Allowed, CacheMode::Keep);
+        StreamStep::Call(self, Call::Read { file, offset, buffer, length, wait, cache })
     }
 
     /// Shows the tool a block and the same range of the compared file. After a short read of the
@@ -533,7 +538,7 @@ impl<T: Tool> Stream<T> {
         io: &mut Io,
         other: Buffer,
         result: Result<usize, Error>,
-    ) -> Progress<T> {
+    ) -> StreamStep<T> {
         let Doing::Comparing { buffer, read } = std::mem::replace(&mut self.doing, Doing::Nothing) else {
             io.return_buffer(other);
             return self.next(cx, io);
@@ -560,7 +565,7 @@ impl<T: Tool> Stream<T> {
                 cx.moved(bytes);
                 self.next(cx, io)
             }
-            Err(cause) => self.fail(cx, Failure::ReadCompared(&cause)),
+            Err(cause) => self.fail(cx, EntryFailure::ReadCompared(&cause)),
         }
     }
 }

@@ -30,7 +30,7 @@ const AWAKE: Duration = Duration::from_micros(100);
 /// The blocks of a file that two workers copy.
 pub(crate) struct Turns {
     blocks: BlockCursor,
-    /// End of what is written.
+    /// End of the written range.
     written: AtomicU64,
     /// True once a worker has given up its block.
     stopped: AtomicBool,
@@ -51,7 +51,7 @@ impl Turns {
         }
     }
 
-    /// Takes the next block.
+    /// Claims the next block.
     pub(super) fn take(&self) -> Option<Range<u64>> {
         self.blocks.take()
     }
@@ -118,7 +118,7 @@ mod tests {
     /// Attempts at a race. Miri is a thousand times slower.
     const ROUNDS: u64 = if cfg!(miri) { 3 } else { 100 };
 
-    /// Takes blocks in two threads. `pause` is called before each write; the worker that meets
+    /// Claims blocks in two threads. `pause` is called before each write; the worker that meets
     /// `gives_up` leaves its block. Returns the written blocks, in their order.
     fn written(blocks: u64, gives_up: Option<u64>, pause: impl Fn(u64) + Sync) -> Vec<u64> {
         let (turns, written) = (Turns::new(3..3 + blocks, 1), Mutex::new(Vec::new()));

@@ -12,18 +12,19 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, Names, Open, Operation, Stat};
-use haul_sys::{open, stat, stat_at, stat_path};
+use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, NameArena, Open, Operation, Stat};
+use haul_sys::{open, stat, stat_at, stat_followed, stat_path};
 
 use crate::batch::Batch;
-use crate::decision::{Enter, Failure, OpenDir, OpenSubdir, Plan};
+use crate::context::Context;
+use crate::decision::{Enter, EntryFailure, OpenDir, OpenSubdir, Plan};
 use crate::directory_cache::DirHandle;
 use crate::kind::FlowKind;
 use crate::limits::{Load, Side, measured};
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
 use crate::selection::Scope;
-use crate::tool::{Context, DirNode, Entry, Job, Tool};
+use crate::tool::{DirNode, Entry, Job, Tool};
 
 /// Type of an entry, and whether it was reached through a symbolic link.
 pub(super) struct Classified {
@@ -40,11 +41,8 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
         return Ok(Classified { kind: entry.kind, follow: false });
     }
     let directory = cx.cache().open(&entry.node.source)?;
-    let seen = if follow {
-        stat_path(Some(&*directory), entry.name(), true)?
-    } else {
-        stat_at(&*directory, entry.name())?
-    };
+    let seen =
+        if follow { stat_followed(&*directory, entry.name())? } else { stat_at(&*directory, entry.name())? };
     // Compared when the entry is opened: the name may lead elsewhere then.
     entry.seen = Some(seen.identity);
     Ok(Classified { kind: seen.kind.into(), follow })
@@ -78,7 +76,7 @@ pub(super) fn is_selected<T: Tool>(
         .cache()
         .open(&entry.node.source)
         .and_then(|directory| stat_path(Some(&*directory), entry.name(), classified.follow));
-    // What can't be stat'ed is reported by whoever opens it.
+    // A failed `stat` is reported when the entry is opened.
     Ok(stat.is_err() || stat.is_ok_and(|stat| selector.admits(&stat)))
 }
 
@@ -96,9 +94,9 @@ fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bo
     is_listed || below.is_empty()
 }
 
-/// Reports what the run's list has in a directory that is taken as a whole, and isn't there.
+/// Reports names in the run's list that are missing from a directory that is taken as a whole.
 /// `names` are the first that were read from it.
-fn tell_lacking<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &Names) {
+fn report_missing<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &NameArena) {
     let Some(scope) = &node.scope else { return };
     for name in cx.selector().lacking(scope, names) {
         // It may come later in a large directory.
@@ -118,7 +116,7 @@ pub(super) fn visit<T: Tool>(
 ) {
     let follow = match classify(cx, &mut entry) {
         Ok(classified) => follow || classified.follow,
-        Err(cause) => return cx.give_up(&entry, Failure::Classify(&cause)),
+        Err(cause) => return cx.give_up(&entry, EntryFailure::Classify(&cause)),
     };
     cx.wait_for(Load::ENTRY);
     match cx.tool().plan(cx, &entry, EntryType::Directory) {
@@ -128,10 +126,10 @@ pub(super) fn visit<T: Tool>(
     }
     let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
     let (fd, stat) = match open_directory(cx, &entry, how) {
-        Err(cause) if replaced(&cause) => return cx.give_up(&entry, Failure::Replaced),
-        Err(cause) => return cx.give_up(&entry, Failure::OpenDir(&cause)),
+        Err(cause) if replaced(&cause) => return cx.give_up(&entry, EntryFailure::Replaced),
+        Err(cause) => return cx.give_up(&entry, EntryFailure::OpenDir(&cause)),
         Ok((_, stat)) if entry.seen.is_some_and(|seen| seen != stat.identity) => {
-            return cx.give_up(&entry, Failure::Replaced);
+            return cx.give_up(&entry, EntryFailure::Replaced);
         }
         Ok(opened) => opened,
     };
@@ -180,7 +178,7 @@ fn open_directory<T: Tool>(
     }
 }
 
-/// Which part of a directory is listed.
+/// The part of a directory that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Window {
     First,
@@ -200,7 +198,7 @@ pub(super) fn list<T: Tool>(
         None => read(cx, reader, node, &fd),
     };
     if window == Window::First {
-        tell_lacking(cx, node, &fd, &names);
+        report_missing(cx, node, &fd, &names);
     }
     select(cx, node, &fd, &mut names);
     expect(cx, node, &names);
@@ -221,8 +219,8 @@ fn read<T: Tool>(
     reader: &mut DirectoryReader,
     node: &DirNode<T>,
     fd: &Fd,
-) -> (Names, bool) {
-    let mut names = Names::new();
+) -> (NameArena, bool) {
+    let mut names = NameArena::new();
     let more = reader.read(fd, &mut names, WINDOW_ENTRIES).unwrap_or_else(|cause| {
         let path = node.source.path();
         cx.problem(Problem::new(FlowKind::CannotAccess).naming(path).because(cause));
@@ -231,7 +229,7 @@ fn read<T: Tool>(
     (names, more)
 }
 
-/// Returns what the run's selection says about the entries of a directory, if anything.
+/// Returns the selection's rules for the entries of a directory, if there are any.
 fn enter_scope<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, directory: &Fd) -> Option<Arc<Scope>> {
     let above = entry.node.scope.as_deref();
     let path_of = |name: &CStr| [entry.path().as_slice(), b"/", name.to_bytes()].concat();
@@ -243,7 +241,7 @@ fn leave_out_own_files<T: Tool>(
     cx: &Context<'_, T>,
     node: &Arc<DirNode<T>>,
     directory: &Fd,
-    names: &mut Names,
+    names: &mut NameArena,
 ) {
     let own = cx.selector().own_files(directory, names);
     if own.is_empty() {
@@ -258,7 +256,7 @@ fn leave_out_own_files<T: Tool>(
 }
 
 /// Leaves out the names that the run's selection excludes.
-fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, names: &mut Names) {
+fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, names: &mut NameArena) {
     leave_out_own_files(cx, node, directory, names);
     let Some(scope) = &node.scope else { return };
     let listed = names.len();
@@ -280,12 +278,12 @@ fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, 
     });
 }
 
-fn expect<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, names: &Names) {
+fn expect<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, names: &NameArena) {
     cx.count(Tally { discovered: names.len() as u64, ..Tally::default() });
     node.expect(names.len());
 }
 
-fn share_entries<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, mut names: Names) {
+fn share_entries<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, mut names: NameArena) {
     let mut directories = names.split_off(|listed| listed.kind != EntryType::Directory);
     // Inode order is mostly the order on disk, so that neighbours are fetched by one request
     // (docs/measurements/choices.md).
@@ -318,14 +316,14 @@ pub fn continue_dir<T: Tool>(
     entry: &Entry<T>,
     (source, stat): (Arc<DirHandle>, Stat),
     own: T::Directory,
-    mut names: Names,
+    mut names: NameArena,
 ) {
     // Opened only if it matters: the other process has it open too.
     let directory = cx.selector().changes_listings().then(|| cx.cache().open(&source)).transpose();
     let directory = directory.unwrap_or_else(|cause| {
         // Without its rules, nothing in it may be taken.
         cx.problem(Problem::new(FlowKind::CannotAccess).naming(source.path()).because(cause));
-        names = Names::new();
+        names = NameArena::new();
         None
     });
     let scope = directory.as_ref().and_then(|directory| enter_scope(cx, entry, directory));
@@ -334,7 +332,7 @@ pub fn continue_dir<T: Tool>(
         names = listed;
     }
     if let Some(directory) = directory {
-        tell_lacking(cx, &node, &directory, &names);
+        report_missing(cx, &node, &directory, &names);
         select(cx, &node, &directory, &mut names);
     }
     expect(cx, &node, &names);

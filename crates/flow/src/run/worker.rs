@@ -8,7 +8,7 @@
 //!               └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The states and what follows each are in `file.rs`. With [`Ops::Multi`] and [`Ops::Batch`] a file
+//! The states and their transitions are in `file.rs`. With [`Ops::Multi`] and [`Ops::Batch`] a file
 //! has several slots, one for each of its streams.
 //!
 //! Look-ahead: with an engine that blocks, a file whose first block is not in the page cache is
@@ -16,10 +16,10 @@
 //! nothing is left to open, the oldest parked file resumes. With an engine that doesn't block,
 //! files wait in the engine instead.
 //!
-//! Backpressure: while the tool's gauge is over its limit, a worker takes no job as long as
-//! anything is in hand, its own or another worker's. That work is what the backlog waits for.
+//! Backpressure: while the tool's gauge is over its limit, a worker takes no job as long as any
+//! work is in progress, its own or another worker's. The backlog waits for that work.
 //!
-//! Engine choice: with `Choice::Auto` a worker begins with blocking calls, the fastest way
+//! Engine choice: with `EngineChoice::Auto` a worker begins with blocking calls, the fastest way
 //! to cached data. When several small files in a row turn out not to be cached, it changes
 //! to a ring, which passes many reads to the disk at once, so that neighbours are fetched
 //! together (docs/measurements/).
@@ -35,19 +35,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use haul_engine::{Call, Caps, Choice, Done, Engine, Op, Ops, Used};
+use haul_engine::{Call, Caps, Done, Engine, EngineChoice, Op, Ops, Used};
 use haul_sys::{DirectoryReader, EntryType};
 
-use super::file::{Next, Opening, State, begin_range, fetch};
+use super::file::{FileState, FileStep, Opening, begin_range, fetch};
 use super::io::Io;
 use super::walk;
 use crate::batch::Batch;
-use crate::decision::{Failure, Plan};
+use crate::context::Context;
+use crate::decision::{EntryFailure, Plan};
 use crate::limits::{Load, Side, measured};
 use crate::policy::Gauge;
 use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
-use crate::tool::{Context, DirNode, Entry, Job, Tool};
+use crate::tool::{DirNode, Entry, Job, Tool};
 
 /// Maximum bytes of parked files: beyond it no more files are opened. Enough to keep a disk busy.
 /// Without a limit a worker would hoard a whole batch of large files that others could move.
@@ -60,20 +61,20 @@ const HELD_BACK: Duration = Duration::from_micros(500);
 pub(crate) struct Worker<'r, T: Tool> {
     cx: Context<'r, T>,
     engine: Box<dyn Engine>,
-    /// What the states of a file use of the worker.
+    /// Resources for the files in flight.
     io: Io,
     may_change_engine: bool,
     reader: DirectoryReader,
     /// Entries that are not admitted yet, and their directory.
     batch: Option<(Arc<DirNode<T>>, Batch)>,
     batch_taken: Instant,
-    slots: Vec<Option<State<T>>>,
+    slots: Vec<Option<FileState<T>>>,
     free: Vec<usize>,
     /// Files in flight, at most the window.
     files: usize,
     parked: VecDeque<usize>,
     parked_bytes: u64,
-    /// An entry to handle as soon as nothing else is in hand, because that may block.
+    /// An entry to handle once no other work is in progress, because that may block.
     alone: Option<(Entry<T>, EntryType)>,
     /// True if this worker is counted in the run's `busy`.
     is_known_busy: bool,
@@ -87,7 +88,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         let io = Io::new(Settings { window, ..*cx.settings() }, engine.caps());
         let mut worker = Self {
             // A preloaded library sees blocking calls only.
-            may_change_engine: cx.settings().engine == Choice::Auto && haul_sys::interposer().is_none(),
+            may_change_engine: cx.settings().engine == EngineChoice::Auto && haul_sys::interposer().is_none(),
             cx,
             engine,
             reader: DirectoryReader::new(),
@@ -107,8 +108,8 @@ impl<'r, T: Tool> Worker<'r, T> {
         worker
     }
 
-    /// Does a small amount of work. Returns false if the worker has nothing in hand and found no
-    /// job to take.
+    /// Does a small amount of work. Returns false if the worker has no work in progress and found
+    /// no job to take.
     pub(crate) fn step(&mut self) -> bool {
         if self.engine.in_flight() == 0 && self.done.is_empty() {
             self.choose_engine();
@@ -169,8 +170,8 @@ impl<'r, T: Tool> Worker<'r, T> {
             && self.parked_bytes < PARKED_BYTES_MAX
     }
 
-    /// Admits the next entry of the current batch, or else takes a job. Returns false if there
-    /// is none.
+    /// Admits the next entry of the current batch, or else takes a job. Returns false if there are
+    /// no jobs.
     fn admit(&mut self) -> bool {
         if let Some((node, batch)) = &mut self.batch {
             let driver = self.cx.run.driver;
@@ -237,7 +238,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         self.cx.attend_entry(&entry);
         let classified = match walk::classify(&self.cx, &mut entry) {
             Ok(classified) => classified,
-            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
+            Err(cause) => return self.cx.give_up(&entry, EntryFailure::Classify(&cause)),
         };
         if classified.kind == EntryType::Directory {
             return walk::visit(&self.cx, &mut self.reader, entry, classified.follow);
@@ -248,7 +249,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.cx.count(Tally { excluded: 1, ..Tally::default() });
                 return self.cx.complete(&entry);
             }
-            Err(cause) => return self.cx.give_up(&entry, Failure::Classify(&cause)),
+            Err(cause) => return self.cx.give_up(&entry, EntryFailure::Classify(&cause)),
         }
         let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
         if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
@@ -270,7 +271,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             }
             Plan::Skip => self.cx.complete(&entry),
             Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
-            // Shared, because this worker may have the rest of a batch in hand.
+            // Shared, because this worker may still have the rest of a batch.
             Plan::HandleAlone => {
                 self.cx.run.driver.share_first(self.cx.worker, Job::Alone(entry, classified.kind));
             }
@@ -302,7 +303,7 @@ impl<'r, T: Tool> Worker<'r, T> {
 
     /// Resumes a parked file.
     fn resume(&mut self, slot: usize) {
-        if let Some(State::Probing(file)) = self.slots[slot].take() {
+        if let Some(FileState::Probing(file)) = self.slots[slot].take() {
             self.parked_bytes -= file.size().min(PARKED_BYTES_MAX);
             self.cx.attend_entry(&file.entry);
             self.io.room = self.room();
@@ -311,26 +312,26 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
     }
 
-    /// Does what the file in a slot needs next.
-    fn drive(&mut self, slot: usize, next: Next<T>) {
+    /// Performs the next step of the file in a slot.
+    fn drive(&mut self, slot: usize, next: FileStep<T>) {
         match next {
-            Next::Call(state, call) => self.submit(slot, state, call),
-            Next::Park(file) => {
+            FileStep::Call(state, call) => self.submit(slot, state, call),
+            FileStep::Park(file) => {
                 self.parked_bytes += file.size().min(PARKED_BYTES_MAX);
-                self.slots[slot] = Some(State::Probing(file));
+                self.slots[slot] = Some(FileState::Probing(file));
                 self.parked.push_back(slot);
             }
-            Next::Streams(streams) => {
+            FileStep::Streams(streams) => {
                 let last = streams.len() - 1;
                 for (index, stream) in streams.into_iter().enumerate() {
                     let slot = if index == last { slot } else { self.take_slot() };
-                    let next = State::begin_stream(&self.cx, &mut self.io, stream);
+                    let next = FileState::begin_stream(&self.cx, &mut self.io, stream);
                     self.drive(slot, next);
                 }
             }
-            Next::Other(state) => self.slots[slot] = Some(state),
-            Next::StreamDone => self.free.push(slot),
-            Next::FileDone => {
+            FileStep::Other(state) => self.slots[slot] = Some(state),
+            FileStep::StreamDone => self.free.push(slot),
+            FileStep::FileDone => {
                 self.files -= 1;
                 self.free.push(slot);
             }
@@ -338,7 +339,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Submits an operation for `slot`. If the engine is full, reaps a completion first.
-    fn submit(&mut self, slot: usize, state: State<T>, call: Call) {
+    fn submit(&mut self, slot: usize, state: FileState<T>, call: Call) {
         self.slots[slot] = Some(state);
         let mut op = Op { token: slot as u64, call };
         while let Err(refused) = self.engine.submit(op) {
@@ -381,7 +382,7 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Backpressure: returns true while this worker must not take another job, because it or
-    /// another worker has something in hand.
+    /// another worker has work in progress.
     fn is_held_back(&self) -> bool {
         let has_entries = self.batch.as_ref().is_some_and(|(_, batch)| !batch.is_empty());
         let is_over = || self.cx.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over);
@@ -398,7 +399,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         self.may_change_engine = false;
         let settings = *self.cx.settings();
-        let made = haul_engine::make(Choice::Uring, &settings.engine_setup());
+        let made = haul_engine::make(EngineChoice::Uring, &settings.engine_setup());
         let Caps { name, blocks, .. } = made.engine.caps();
         let report = self.cx.report();
         if blocks {

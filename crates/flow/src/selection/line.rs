@@ -5,18 +5,18 @@
 //! expressions have neither backslashes nor named classes and may match a slash, and two stars
 //! within a name are not one.
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     /// True if the line begins with `!`.
     pub(super) is_inclusion: bool,
     pub(super) directories_only: bool,
-    pub(super) pattern: Pattern,
+    pub(super) pattern: RulePattern,
 }
 
-/// What a rule matches.
+/// The entries that a rule matches.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Pattern {
+pub(super) enum RulePattern {
     /// Entries of this name, in any directory.
     Name(Vec<u8>),
     /// The entry with this path.
@@ -47,7 +47,7 @@ impl Rule {
                 let rule = Self::parse_text(&line, |text| {
                     text.chars().filter_map(|character| u8::try_from(character).ok()).collect()
                 })?;
-                let is_glob = matches!(rule.pattern, Pattern::NameGlob(_) | Pattern::PathGlob(_));
+                let is_glob = matches!(rule.pattern, RulePattern::NameGlob(_) | RulePattern::PathGlob(_));
                 if is_glob { Err(NoRule::Invalid) } else { Ok(rule) }
             }
         }
@@ -68,10 +68,10 @@ impl Rule {
         }
         let (text, has_wildcards) = translate(line).ok_or(NoRule::Invalid)?;
         let pattern = match (is_path, has_wildcards) {
-            (false, false) => Pattern::Name(bytes(text)),
-            (true, false) => Pattern::Path(bytes(text)),
-            (false, true) => Pattern::NameGlob(text),
-            (true, true) => Pattern::PathGlob(text),
+            (false, false) => RulePattern::Name(bytes(text)),
+            (true, false) => RulePattern::Path(bytes(text)),
+            (false, true) => RulePattern::NameGlob(text),
+            (true, true) => RulePattern::PathGlob(text),
         };
         Ok(Self { is_inclusion, directories_only, pattern })
     }
@@ -153,7 +153,7 @@ struct Bracket {
 }
 
 impl Bracket {
-    /// Parses what follows the opening bracket. Returns what follows the closing one.
+    /// Parses the text after the opening bracket. Returns the text after the closing one.
     fn parse(text: &str) -> Option<(Self, &str)> {
         let body = text.strip_prefix(['!', '^']).unwrap_or(text);
         let (mut rest, mut ranges) = (body, Vec::new());
@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn lines_are_names_paths_or_globs() {
-        let name = |text: &str| Pattern::Name(text.as_bytes().to_owned());
-        let path = |text: &str| Pattern::Path(text.as_bytes().to_owned());
-        let name_glob = |text: &str| Pattern::NameGlob(text.to_owned());
-        let path_glob = |text: &str| Pattern::PathGlob(text.to_owned());
+        let name = |text: &str| RulePattern::Name(text.as_bytes().to_owned());
+        let path = |text: &str| RulePattern::Path(text.as_bytes().to_owned());
+        let name_glob = |text: &str| RulePattern::NameGlob(text.to_owned());
+        let path_glob = |text: &str| RulePattern::PathGlob(text.to_owned());
         let cases = [
             ("a", name("a")),
             ("a  ", name("a")),
@@ -295,7 +295,7 @@ mod tests {
     fn a_line_that_is_not_text_stands_for_its_bytes() {
         let rule = Rule::parse(b"!d/\\#\xe9/ ").unwrap();
         assert_eq!((rule.is_inclusion, rule.directories_only), (true, true));
-        assert_eq!(rule.pattern, Pattern::Path(b"d/#\xe9".to_vec()));
+        assert_eq!(rule.pattern, RulePattern::Path(b"d/#\xe9".to_vec()));
         assert_eq!(Rule::parse(b"\xe9*"), Err(NoRule::Invalid));
     }
 

@@ -10,7 +10,7 @@
 use std::ffi::CStr;
 use std::ops::Range;
 
-use haul_sys::{EntryType, Names};
+use haul_sys::{EntryType, NameArena};
 
 /// The names that a run is restricted to, relative to its operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,21 +22,21 @@ pub struct NameList {
     contents: Contents,
 }
 
-/// What a list has in one directory.
+/// A list's entries in one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListedNames {
     /// The names in it, and the directory itself if that is listed.
     pub(super) names: Range<u32>,
     /// True if everything in it is taken, listed or not.
     pub(super) is_whole: bool,
 }
 
-/// What becomes of the contents of a directory that is listed.
+/// Treatment of the contents of a listed directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Everything in it is taken, listed or not.
     All,
-    /// Only what is listed itself is taken.
+    /// Only listed entries are taken.
     Listed,
 }
 
@@ -47,7 +47,7 @@ pub struct RefusedName {
     pub number: usize,
     /// The name.
     pub name: Vec<u8>,
-    /// What is wrong with it.
+    /// The reason.
     pub why: BadName,
 }
 
@@ -103,25 +103,25 @@ impl NameList {
         &self.text[start as usize..end as usize]
     }
 
-    /// Returns what the list has below an operand.
-    pub(super) fn whole(&self) -> Listed {
-        // As many names as bytes, at most.
+    /// Returns the list's entries below an operand.
+    pub(super) fn whole(&self) -> ListedNames {
+        // At most one name per byte.
         let names = 0..u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         let is_listed = !names.is_empty() && self.name(0).is_empty();
-        Listed { names, is_whole: is_listed && self.contents == Contents::All }
+        ListedNames { names, is_whole: is_listed && self.contents == Contents::All }
     }
 
-    /// Returns what the list has below a directory, the entry `name` of one whose path has `depth`
+    /// Returns the list's entries below a directory, the entry `name` of one whose path has `depth`
     /// bytes with its slash.
-    pub(super) fn below(&self, within: &Listed, depth: usize, name: &CStr) -> Listed {
+    pub(super) fn below(&self, within: &ListedNames, depth: usize, name: &CStr) -> ListedNames {
         let names = self.range_of(within.names.clone(), depth, name.to_bytes());
         let is_listed = self.is_first(&names, depth + name.count_bytes());
-        Listed { names, is_whole: within.is_whole || (is_listed && self.contents == Contents::All) }
+        ListedNames { names, is_whole: within.is_whole || (is_listed && self.contents == Contents::All) }
     }
 
     /// Returns whether an entry of a directory is listed, and the paths below it that are, relative
     /// to it.
-    pub(super) fn at(&self, within: &Listed, depth: usize, name: &CStr) -> (bool, Vec<Vec<u8>>) {
+    pub(super) fn at(&self, within: &ListedNames, depth: usize, name: &CStr) -> (bool, Vec<Vec<u8>>) {
         let length = depth + name.count_bytes();
         let mut names = self.range_of(within.names.clone(), depth, name.to_bytes());
         let is_listed = self.is_first(&names, length);
@@ -138,14 +138,14 @@ impl NameList {
     }
 
     /// True if an entry of a directory is listed, or something below it is.
-    pub(super) fn has(&self, within: &Listed, depth: usize, name: &CStr) -> bool {
+    pub(super) fn has(&self, within: &ListedNames, depth: usize, name: &CStr) -> bool {
         !self.range_of(within.names.clone(), depth, name.to_bytes()).is_empty()
     }
 
     /// Returns the entries of a directory that are listed, or have something below them that is.
     /// Their types are unknown.
-    pub(super) fn entries(&self, within: &Listed, depth: usize) -> Names {
-        let (mut entries, mut rest) = (Names::new(), within.names.clone());
+    pub(super) fn entries(&self, within: &ListedNames, depth: usize) -> NameArena {
+        let (mut entries, mut rest) = (NameArena::new(), within.names.clone());
         while let Some(index) = rest.next() {
             // The name of the directory itself is shorter.
             let Some(name) = self.name(index).get(depth..).filter(|name| !name.is_empty()) else { continue };
@@ -182,8 +182,8 @@ fn check(name: &[u8]) -> Result<(), BadName> {
     }
 }
 
-/// Removes what makes no difference from a name, in place, and replaces slashes by NUL. Returns its
-/// length.
+/// Removes empty and `.` components from a name, in place, and replaces slashes by NUL. Returns its
+/// new length.
 fn normalise(name: &mut [u8]) -> usize {
     let (mut read, mut written) = (0, 0);
     while read < name.len() {
@@ -229,7 +229,7 @@ mod tests {
         NameList::parse(names.join("\n").into_bytes(), b'\n', contents).unwrap()
     }
 
-    fn shown(names: &Names) -> Vec<String> {
+    fn shown(names: &NameArena) -> Vec<String> {
         (0..names.len()).map(|index| names.name(index).to_str().unwrap().to_owned()).collect()
     }
 

@@ -3,7 +3,7 @@
 //! Rules by name mean what the lines of a `.gitignore` file mean (gitignore(5)): the last rule that
 //! matches decides, a rule with a slash in it is relative to the operand, and nothing below an
 //! excluded directory is looked at. The walk applies them to a listing before it counts or shares
-//! the entries, so what is excluded costs no system call, no job and no message to a rank.
+//! the entries, so excluded entries cost no system call, no job and no message to a rank.
 //! Limits of size and age apply to regular files, and cost a `stat` each. With a list of names the
 //! walk lists directories from that (`list.rs`).
 //!
@@ -24,7 +24,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, Names, Open, Stat, Timestamp};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Identity, NameArena, Open, Stat, Timestamp};
 use haul_sys::{open, read_all, stat, stat_at};
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,8 @@ pub use list::{BadName, Contents, NameList, RefusedName};
 
 use crate::kind::FlowKind;
 use crate::report::Problem;
-use list::Listed;
-use rules::{Rules, Verdict};
+use list::ListedNames;
+use rules::{CompiledRules, RuleVerdict};
 
 /// Name of the files that `--gitignore` reads.
 const IGNORE_FILE: &CStr = c".gitignore";
@@ -46,7 +46,7 @@ const IGNORE_FILE_BYTES_MAX: u64 = 16 << 20;
 const CACHE_TAG: &CStr = c"CACHEDIR.TAG";
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// Which entries a run leaves out. By default none.
+/// The entries that a run skips. By default none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// Lines as in a `.gitignore` file. The last that matches an entry decides.
@@ -74,18 +74,18 @@ pub struct Selection {
 /// A compiled [`Selection`].
 #[derive(Debug, Default)]
 pub struct Selector {
-    rules: Rules,
+    rules: CompiledRules,
     /// Everything but the rules.
     limits: Selection,
 }
 
-/// What holds for the entries of one directory.
+/// Rules that apply to the entries of one directory.
 #[derive(Debug)]
 pub struct Scope {
     /// Path below the operand, ending in a slash; empty for the operand itself.
     path: Vec<u8>,
-    /// What the run's list of names has in the directory, if there is a list.
-    listed: Option<Listed>,
+    /// The names listed in this directory, if the run has a list.
+    listed: Option<ListedNames>,
     ignore_files: Option<Arc<IgnoreFile>>,
     is_cache: bool,
 }
@@ -96,7 +96,7 @@ struct IgnoreFile {
     above: Option<Arc<IgnoreFile>>,
     /// Length of its directory's path in `Scope::path`.
     path_length: usize,
-    rules: Rules,
+    rules: CompiledRules,
 }
 
 impl Selector {
@@ -108,14 +108,14 @@ impl Selector {
         let limits = Selection { rules: Vec::new(), ..selection.clone() };
         let mut invalid = None;
         let lines = selection.rules.iter().map(String::as_bytes);
-        let rules = Rules::compile(lines, |_, line| invalid = invalid.or(Some(line)));
+        let rules = CompiledRules::compile(lines, |_, line| invalid = invalid.or(Some(line)));
         match invalid {
             Some(line) => Err(Problem::new(FlowKind::BadPattern).naming(line)),
             None => Ok(Self { rules, limits }),
         }
     }
 
-    /// Restricts what is selected to a list of names below the operands.
+    /// Restricts the selection to a list of names below the operands.
     pub(crate) fn restrict_to(&mut self, names: NameList) {
         self.limits.list = Some(Arc::new(names));
     }
@@ -151,7 +151,7 @@ impl Selector {
                 && older_than.is_none_or(|moment| stat.modified < moment))
     }
 
-    /// True if the run looks only at what a list has below its operands.
+    /// True if the run visits only listed names below its operands.
     pub(crate) fn has_list(&self) -> bool {
         self.limits.list.is_some()
     }
@@ -167,14 +167,14 @@ impl Selector {
     }
 
     /// Returns the listing of a directory if it comes from the run's list of names.
-    pub(crate) fn listing(&self, scope: &Scope) -> Option<Names> {
+    pub(crate) fn listing(&self, scope: &Scope) -> Option<NameArena> {
         let (list, listed) = self.limits.list.as_ref().zip(scope.listed.as_ref())?;
         (!listed.is_whole).then(|| list.entries(listed, scope.path.len()))
     }
 
     /// Returns the entries that the run's list has in a directory of which everything is taken, and
     /// which `found` lacks.
-    pub(crate) fn lacking(&self, scope: &Scope, found: &Names) -> Vec<CString> {
+    pub(crate) fn lacking(&self, scope: &Scope, found: &NameArena) -> Vec<CString> {
         let list = self.limits.list.as_ref().zip(scope.listed.as_ref());
         let Some((list, listed)) = list.filter(|(_, listed)| listed.is_whole) else { return Vec::new() };
         let wanted = list.entries(listed, scope.path.len());
@@ -195,11 +195,11 @@ impl Selector {
     /// aren't looked at.
     #[must_use]
     pub fn rules_exclude(&self, path: &[u8], is_directory: bool) -> bool {
-        self.rules.decide(path, is_directory) == Some(Verdict::Exclude)
+        self.rules.decide(path, is_directory) == Some(RuleVerdict::Exclude)
     }
 
-    /// Returns what holds in a directory: an operand, or the entry `name` of a directory with the
-    /// scope `above`. `None` if everything is kept. `report` is called with what is wrong with its
+    /// Returns the scope of a directory: an operand, or the entry `name` of a directory with the
+    /// scope `above`. `None` if everything is kept. `report` is called with the errors in its
     /// `.gitignore` file.
     pub(crate) fn enter(
         &self,
@@ -227,7 +227,7 @@ impl Selector {
         Some(Arc::new(Scope { path, listed, ignore_files, is_cache }))
     }
 
-    /// Returns what holds in a directory that only another tree has: the entry `name` of one with
+    /// Returns the scope of a directory that only another tree has: the entry `name` of one with
     /// the scope `above`. It has no rules of its own.
     #[must_use]
     pub fn below(&self, above: &Scope, name: &CStr) -> Arc<Scope> {
@@ -268,11 +268,11 @@ impl Selector {
             verdict = file.rules.decide(&path[file.path_length..], is_directory);
             files = file.above.as_deref();
         }
-        verdict == Some(Verdict::Exclude)
+        verdict == Some(RuleVerdict::Exclude)
     }
 
     /// Returns the names in a listing that belong to files the program itself writes to.
-    pub(crate) fn own_files(&self, directory: &Fd, names: &Names) -> Vec<CString> {
+    pub(crate) fn own_files(&self, directory: &Fd, names: &NameArena) -> Vec<CString> {
         let own = &self.limits.own_files;
         if own.is_empty() {
             return Vec::new();
@@ -284,8 +284,8 @@ impl Selector {
         found.map(CStr::to_owned).collect()
     }
 
-    /// Removes what is left out from a listing. Where the listing gives no type, looks it up.
-    pub(crate) fn select(&self, scope: &Scope, directory: &Fd, names: &mut Names) {
+    /// Removes skipped entries from a listing. Where the listing gives no type, looks it up.
+    pub(crate) fn select(&self, scope: &Scope, directory: &Fd, names: &mut NameArena) {
         let mut path = scope.path.clone();
         names.retain(|name, kind| {
             if *kind == EntryType::Unknown {
@@ -305,7 +305,7 @@ fn read_ignore_file(
     directory: &Fd,
     mut report: impl FnMut(Problem),
     path_of: impl Fn(&CStr) -> Vec<u8>,
-) -> Option<Rules> {
+) -> Option<CompiledRules> {
     let text = match read_small(directory, IGNORE_FILE, IGNORE_FILE_BYTES_MAX) {
         Ok(text) => text,
         Err(Unread::Failed(cause)) if cause.is(Errno::NOENT) => return None,
@@ -320,7 +320,7 @@ fn read_ignore_file(
         }
     };
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
-    let rules = Rules::compile(text.split(|byte| *byte == b'\n'), |index, line| {
+    let rules = CompiledRules::compile(text.split(|byte| *byte == b'\n'), |index, line| {
         let place = [path_of(IGNORE_FILE).as_slice(), format!(":{}", index + 1).as_bytes()].concat();
         report(Problem::new(FlowKind::BadIgnoreLine).naming(place).naming(line).as_warning());
     });

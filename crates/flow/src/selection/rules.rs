@@ -10,20 +10,20 @@ use std::path::Path;
 
 use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 
-use super::line::{NoRule, Pattern, Rule};
+use super::line::{NoRule, Rule, RulePattern};
 
 /// Maximum number of globs matched by one automaton, whose size is limited.
 const GLOBS_MAX: usize = 256;
 
-/// What a list of rules says about an entry.
+/// Verdict of a list of rules on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RuleVerdict {
     Exclude,
     Include,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Rules {
+pub(super) struct CompiledRules {
     rules: Vec<Flags>,
     names: HashMap<Box<[u8]>, Last>,
     paths: HashMap<Box<[u8]>, Last>,
@@ -38,7 +38,7 @@ struct Flags {
     directories_only: bool,
 }
 
-/// The number, from 1, of the last rule with a certain text; 0 if there is none.
+/// The number, from 1, of the last rule with a certain text; 0 if there is no such rule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     for_directories: u32,
@@ -52,7 +52,7 @@ struct Globs {
     numbers: Vec<u32>,
 }
 
-impl Rules {
+impl CompiledRules {
     /// Compiles lines. `on_invalid` is called with the index of each line that is invalid, which
     /// has no effect.
     pub(super) fn compile<'a>(
@@ -73,16 +73,16 @@ impl Rules {
             // There is no room for more lines than that.
             let number = u32::try_from(rules.rules.len()).unwrap_or(u32::MAX);
             let (globs, glob) = match pattern {
-                Pattern::Name(text) => {
+                RulePattern::Name(text) => {
                     note(&mut rules.names, text, number, directories_only);
                     continue;
                 }
-                Pattern::Path(text) => {
+                RulePattern::Path(text) => {
                     note(&mut rules.paths, text, number, directories_only);
                     continue;
                 }
-                Pattern::NameGlob(glob) => (&mut name_globs, glob),
-                Pattern::PathGlob(glob) => (&mut path_globs, glob),
+                RulePattern::NameGlob(glob) => (&mut name_globs, glob),
+                RulePattern::PathGlob(glob) => (&mut path_globs, glob),
             };
             match GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build() {
                 Ok(glob) => globs.push(Numbered { number, line: (index, line), glob }),
@@ -102,9 +102,9 @@ impl Rules {
         self.rules.is_empty()
     }
 
-    /// Returns what the last matching rule says about the entry with this path; `None` if none
+    /// Returns the verdict of the last matching rule on the entry with this path; `None` if none
     /// matches.
-    pub(super) fn decide(&self, path: &[u8], is_directory: bool) -> Option<Verdict> {
+    pub(super) fn decide(&self, path: &[u8], is_directory: bool) -> Option<RuleVerdict> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let number_of = |last: &Last| if is_directory { last.for_directories } else { last.for_others };
         let mut last = self.names.get(name).map_or(0, number_of);
@@ -115,7 +115,7 @@ impl Rules {
             }
         }
         let rule = self.rules.get((last as usize).checked_sub(1)?)?;
-        Some(if rule.is_inclusion { Verdict::Include } else { Verdict::Exclude })
+        Some(if rule.is_inclusion { RuleVerdict::Include } else { RuleVerdict::Exclude })
     }
 
     /// Returns the number of the last glob that matches, or `last` if that is higher.

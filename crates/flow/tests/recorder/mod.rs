@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use haul_flow::{
-    Block, Context, DirCache, DirNode, Enter, Entry, Handled, Holes, Line, Machine, OpenDir, OpenFile,
-    OpenSource, Operand, Plan, Probe, Problem, Report, Start, Tally, Tool, Transfer, Write,
+    Block, Context, DirCache, DirNode, Enter, Entry, Handled, Holes, Machine, OpenDir, OpenFile, OpenSource,
+    Operand, OutputLine, Plan, Probe, Problem, Reporter, Start, Tally, Tool, Transfer, Write,
 };
 use haul_sys::{EntryType, Open};
 use proptest::prelude::*;
@@ -109,7 +109,7 @@ pub(crate) struct Notes {
     pub(crate) problems: Mutex<Vec<Problem>>,
 }
 
-impl Report for Notes {
+impl Reporter for Notes {
     fn count(&self, more: Tally) {
         *self.tally.lock().unwrap() += more;
     }
@@ -118,7 +118,7 @@ impl Report for Notes {
     }
     fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
 
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn debug(&self, _: &str) {}
 }
 

@@ -5,8 +5,8 @@
 //! ring is mapped into this process.
 //!
 //! Promise: once [`Context::destroy`] has succeeded, the kernel no longer touches memory of any
-//! operation of the context. `io_destroy` cancels what it can and waits for the rest (Linux 3.16
-//! and later).
+//! operation of the context. `io_destroy` cancels operations if it can and waits for the rest
+//! (Linux 3.16 and later).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -14,12 +14,12 @@ use std::ptr;
 use libc::{c_long, c_ulong};
 use rustix::io::Errno;
 
-use crate::answer::word;
+use crate::answer::negated;
 use crate::error::Result;
 use crate::fd::last_errno;
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
-use crate::transfer::Part;
+use crate::transfer::TransferPart;
 
 /// Signals an eventfd on completion (`IOCB_FLAG_RESFD`).
 const SIGNAL: u32 = 1;
@@ -51,21 +51,21 @@ pub(super) struct ControlBlock {
 /// One completion (`struct io_event`).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct Event {
+pub(super) struct IoEvent {
     data: u64,
     block: u64,
     result: i64,
     result_too: i64,
 }
 
-const _: () = assert!(size_of::<ControlBlock>() == 64 && size_of::<Event>() == 32);
+const _: () = assert!(size_of::<ControlBlock>() == 64 && size_of::<IoEvent>() == 32);
 
 impl ControlBlock {
     /// Encodes a part, limited to `length` bytes. Its event carries `index` and signals `eventfd`.
     ///
     /// The block holds an address in the part's buffer, which must stay valid until the kernel is
     /// done with it.
-    pub(super) fn new(index: usize, part: Part<'_>, length: usize, eventfd: BorrowedFd<'_>) -> Self {
+    pub(super) fn new(index: usize, part: TransferPart<'_>, length: usize, eventfd: BorrowedFd<'_>) -> Self {
         let start = part.bytes.as_mut_ptr().expose_provenance() as u64;
         let (opcode, buffer) = match part.operation {
             Operation::Read => (0, start),
@@ -88,10 +88,10 @@ impl ControlBlock {
     }
 }
 
-impl Event {
+impl IoEvent {
     /// Returns the operation's index and its raw result.
     pub(super) fn take(&self) -> (usize, i32) {
-        let answer = i32::try_from(self.result).unwrap_or(word(Errno::IO));
+        let answer = i32::try_from(self.result).unwrap_or(negated(Errno::IO));
         (usize::try_from(self.data).unwrap_or(usize::MAX), answer)
     }
 }
@@ -145,7 +145,7 @@ impl Context {
             *address = start.wrapping_add(index);
             count += 1;
         }
-        if let Verdict::Fail(errno) = gate::verdict(Operation::IoSubmit, 0) {
+        if let FaultDecision::Fail(errno) = gate::verdict(Operation::IoSubmit, 0) {
             return Err(errno);
         }
         let name = self.name.ok_or(Errno::INVAL)?;
@@ -172,8 +172,8 @@ impl Context {
     }
 
     /// Fetches events, waiting until there are at least `min`. Returns how many it got.
-    pub(super) fn fetch(&mut self, min: usize, events: &mut [Event]) -> std::result::Result<usize, Errno> {
-        if let Verdict::Fail(errno) = gate::verdict(Operation::IoGetevents, 0) {
+    pub(super) fn fetch(&mut self, min: usize, events: &mut [IoEvent]) -> std::result::Result<usize, Errno> {
+        if let FaultDecision::Fail(errno) = gate::verdict(Operation::IoGetevents, 0) {
             return Err(errno);
         }
         let name = self.name.ok_or(Errno::INVAL)?;
@@ -188,7 +188,8 @@ impl Context {
         })
     }
 
-    /// Destroys the context: cancels what is in flight or waits for it. The events are lost.
+    /// Destroys the context: cancels the operations in flight or waits for them. The events are
+    /// lost.
     ///
     /// # Errors
     /// Any error from `io_destroy(2)`; the kernel may then still touch the memory of operations

@@ -17,9 +17,9 @@ pub(super) fn init(_threads: usize, _requests: usize) -> Result<(), Errno> {
 }
 
 /// A control block that is never used.
-pub(super) struct Control;
+pub(super) struct PosixControlBlock;
 
-impl Control {
+impl PosixControlBlock {
     pub(super) fn new() -> Self {
         Self
     }
@@ -58,6 +58,6 @@ impl Control {
 
 /// # Safety
 /// No requirements.
-pub(super) unsafe fn enqueue_list<'a>(_: impl Iterator<Item = &'a Control>) -> Result<(), Errno> {
+pub(super) unsafe fn enqueue_list<'a>(_: impl Iterator<Item = &'a PosixControlBlock>) -> Result<(), Errno> {
     Err(Errno::NOSYS)
 }

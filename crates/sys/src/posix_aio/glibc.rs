@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
-use crate::answer::word;
+use crate::answer::negated;
 use crate::fd::last_errno;
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
-use crate::transfer::Part;
+use crate::transfer::TransferPart;
 
 /// Maximum operations in one list. Their addresses are gathered on the stack.
 pub(super) const LIST_MAX: usize = 256;
@@ -77,9 +77,9 @@ pub(super) fn init(threads: usize, requests: usize) -> Result<(), Errno> {
 ///
 /// The `unsafe` methods touch fields that nobody else may touch at the time; [`super::slot::Slot`]
 /// defines who may when.
-pub(super) struct Control(UnsafeCell<libc::aiocb>);
+pub(super) struct PosixControlBlock(UnsafeCell<libc::aiocb>);
 
-impl Control {
+impl PosixControlBlock {
     pub(super) fn new() -> Self {
         // SAFETY: `aiocb` is made of integers and pointers, for which zero is a value.
         Self(UnsafeCell::new(unsafe { MaybeUninit::zeroed().assume_init() }))
@@ -92,7 +92,7 @@ impl Control {
     /// The C library doesn't have the block.
     pub(super) unsafe fn prepare(
         &self,
-        part: Part<'_>,
+        part: TransferPart<'_>,
         length: usize,
         function: extern "C" fn(libc::sigval),
         value: *mut c_void,
@@ -134,7 +134,7 @@ impl Control {
             Operation::Write => (Operation::AioWrite, libc::aio_write),
             _ => (Operation::AioFsync, synchronize),
         };
-        if let Verdict::Fail(errno) = gate::verdict(operation, 0) {
+        if let FaultDecision::Fail(errno) = gate::verdict(operation, 0) {
             return Err(errno);
         }
         // SAFETY: upheld by our caller.
@@ -173,7 +173,7 @@ impl Control {
         // SAFETY: the operation has completed, as the caller guarantees.
         let moved = unsafe { libc::aio_return(self.0.get()) };
         if moved >= 0 {
-            return i32::try_from(moved).unwrap_or(word(Errno::IO));
+            return i32::try_from(moved).unwrap_or(negated(Errno::IO));
         }
         // SAFETY: as above.
         let error = unsafe { libc::aio_error(self.0.get()) };
@@ -184,11 +184,13 @@ impl Control {
 /// Passes several operations to the C library in one call.
 ///
 /// # Errors
-/// If it did not accept all of them; [`Control::was_left_out`] finds those it didn't.
+/// If it did not accept all of them; [`PosixControlBlock::was_left_out`] finds those it didn't.
 ///
 /// # Safety
-/// As for [`Control::enqueue`], for each of them; there are no more than [`LIST_MAX`].
-pub(super) unsafe fn enqueue_list<'a>(controls: impl Iterator<Item = &'a Control>) -> Result<(), Errno> {
+/// Those of [`PosixControlBlock::enqueue`], for each block; there are at most [`LIST_MAX`].
+pub(super) unsafe fn enqueue_list<'a>(
+    controls: impl Iterator<Item = &'a PosixControlBlock>,
+) -> Result<(), Errno> {
     let mut list = [ptr::null_mut(); LIST_MAX];
     let mut count = 0;
     for (place, control) in list.iter_mut().zip(controls) {
@@ -206,7 +208,7 @@ pub(super) unsafe fn enqueue_list<'a>(controls: impl Iterator<Item = &'a Control
 /// `aio_fsync` with the signature of the other calls.
 ///
 /// # Safety
-/// As for `aio_fsync`.
+/// Those of `aio_fsync`.
 unsafe extern "C" fn synchronize(block: *mut libc::aiocb) -> c_int {
     // SAFETY: upheld by our caller.
     unsafe { libc::aio_fsync(libc::O_SYNC, block) }

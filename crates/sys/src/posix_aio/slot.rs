@@ -10,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use rustix::io::Errno;
 
 use super::AioPassing;
-use super::calls::Control;
-use crate::answer::{asked, counted, is_transient, word};
+use super::calls::PosixControlBlock;
+use crate::answer::{asked, counted, is_transient, negated};
 use crate::operation::Operation;
-use crate::transfer::{Part, Transfer, Transferred};
+use crate::transfer::{TransferPart, TransferRequest, Transferred};
 
 /// Result of an operation that the C library did not accept.
-pub(super) const NOT_TAKEN: i32 = word(Errno::AGAIN);
+pub(super) const NOT_TAKEN: i32 = negated(Errno::AGAIN);
 
 /// Slot states: see the module.
 pub(super) const OURS: u8 = 0;
@@ -28,53 +28,53 @@ pub(super) const ABANDONED: u8 = 5;
 
 /// Slots returned by notifications.
 pub(super) struct Completions {
-    queue: Mutex<Queue>,
+    queue: Mutex<FinishedQueue>,
     pub(super) wake: Condvar,
     /// Held for reading while a notification enqueues a write, for writing while someone checks for
     /// completed operations.
     pub(super) enqueuing: RwLock<()>,
 }
 
-pub(super) struct Queue {
+pub(super) struct FinishedQueue {
     pub(super) finished: VecDeque<usize>,
     /// Number of finished slots worth waking the waiter for; 0 if nobody waits.
     pub(super) wanted: usize,
 }
 
-pub(super) struct Slot {
+pub(super) struct PosixAioSlot {
     index: usize,
     passing: AioPassing,
     pub(super) state: AtomicU8,
-    pub(super) control: Control,
-    work: UnsafeCell<Work>,
+    pub(super) control: PosixControlBlock,
+    work: UnsafeCell<SlotRequest>,
     completions: Arc<Completions>,
 }
 
 /// The request of a slot, and the raw results of its parts.
-pub(super) struct Work {
+pub(super) struct SlotRequest {
     pub(super) token: u64,
-    pub(super) transfer: Option<Transfer>,
+    pub(super) transfer: Option<TransferRequest>,
     pub(super) first: Option<i32>,
     pub(super) second: Option<i32>,
 }
 
 // SAFETY: `control` and `work` are touched only by whoever has the slot by its state, and the state
 // changes order those accesses. What they own may move to other threads.
-unsafe impl Send for Slot {}
+unsafe impl Send for PosixAioSlot {}
 // SAFETY: as above.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for PosixAioSlot {}
 
 /// A slot with nothing left for the C library to do; its result is recorded.
 pub(super) struct Over;
 
-impl Slot {
+impl PosixAioSlot {
     pub(super) fn new(index: usize, passing: AioPassing, completions: &Arc<Completions>) -> Arc<Self> {
         Arc::new(Self {
             index,
             passing,
             state: AtomicU8::new(OURS),
-            control: Control::new(),
-            work: UnsafeCell::new(Work { token: 0, transfer: None, first: None, second: None }),
+            control: PosixControlBlock::new(),
+            work: UnsafeCell::new(SlotRequest { token: 0, transfer: None, first: None, second: None }),
             completions: Arc::clone(completions),
         })
     }
@@ -84,7 +84,7 @@ impl Slot {
     /// # Safety
     /// The caller has the slot by its state and holds no other borrow of its work.
     #[allow(clippy::mut_from_ref, reason = "the slot's state is what makes the borrow the only one")]
-    pub(super) unsafe fn work(&self) -> &mut Work {
+    pub(super) unsafe fn work(&self) -> &mut SlotRequest {
         // SAFETY: upheld by our caller.
         unsafe { &mut *self.work.get() }
     }
@@ -141,7 +141,7 @@ impl Slot {
         Err(Over)
     }
 
-    /// Takes back a slot whose operation the C library did not accept.
+    /// Frees a slot whose operation the C library did not accept.
     ///
     /// # Safety
     /// The caller prepared the operation, it will not be notified, and nobody else can have seen
@@ -180,9 +180,9 @@ impl Slot {
     }
 }
 
-impl Work {
+impl SlotRequest {
     /// Returns the next part: the second one only of a pair that has read something.
-    pub(super) fn next(&mut self) -> Option<Part<'_>> {
+    pub(super) fn next(&mut self) -> Option<TransferPart<'_>> {
         let transfer = self.transfer.as_mut()?;
         match (self.first.map(counted), self.second) {
             (None, _) => Some(transfer.part(None)),
@@ -202,7 +202,7 @@ impl Work {
 
 /// Builds the reply from the results of the parts. What the C library didn't do, or failed to do
 /// for a transient reason, is done synchronously now.
-pub(super) fn reply(mut transfer: Transfer, first: i32, second: Option<i32>) -> Transferred {
+pub(super) fn reply(mut transfer: TransferRequest, first: i32, second: Option<i32>) -> Transferred {
     if is_transient(first) {
         return transfer.in_place();
     }
@@ -218,11 +218,11 @@ pub(super) fn reply(mut transfer: Transfer, first: i32, second: Option<i32>) -> 
 
 impl Completions {
     pub(super) fn new(depth: usize) -> Arc<Self> {
-        let queue = Mutex::new(Queue { finished: VecDeque::with_capacity(depth), wanted: 0 });
+        let queue = Mutex::new(FinishedQueue { finished: VecDeque::with_capacity(depth), wanted: 0 });
         Arc::new(Self { queue, wake: Condvar::new(), enqueuing: RwLock::new(()) })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, FinishedQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,6 +240,6 @@ impl Completions {
 extern "C" fn notified(value: libc::sigval) {
     // SAFETY: `value` is the reference that `prepare_next` gave away with this operation, and an
     // operation is notified at most once.
-    let slot = unsafe { Arc::from_raw(value.sival_ptr.cast_const().cast::<Slot>()) };
+    let slot = unsafe { Arc::from_raw(value.sival_ptr.cast_const().cast::<PosixAioSlot>()) };
     slot.notice();
 }

@@ -1,4 +1,5 @@
-//! Dropping a ring: cancels and waits for what the kernel still has, or leaks it.
+//! Dropping a ring: cancels the requests that the kernel still has and waits for them, or leaks
+//! them.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use super::request::{FIRST, SECOND};
 use super::slot::mark;
 use super::{CANCELLATION, Ring};
 
-/// How long drop waits for the next completion before it leaks the rest.
+/// Maximum time that drop waits for the next completion before it leaks the rest.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Ring {

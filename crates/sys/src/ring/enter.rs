@@ -5,16 +5,16 @@ use std::time::Duration;
 use io_uring::{EnterFlags, types};
 use rustix::io::Errno;
 
-use crate::answer::word;
+use crate::answer::negated;
 use crate::error::{Error, Result};
-use crate::gate::{self, Verdict};
+use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
 
 use super::request::Holder;
 use super::request::{CANCELLED, FIRST, SECOND};
 use super::setup::errno;
 use super::slot::marked;
-use super::{ATTEMPTS_MAX, CANCELLATION, Ring, State};
+use super::{ATTEMPTS_MAX, CANCELLATION, Ring, RingState};
 
 /// Maximum consecutive `io_uring_enter` calls that fail with `EAGAIN` or `EBUSY` without progress,
 /// before the ring is given up.
@@ -23,18 +23,18 @@ const STALLS_MAX: u32 = 64;
 /// The purpose of an `io_uring_enter`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Enter {
-    /// Submit what is queued, and wait for this many completions.
+    /// Submit the queued requests, and wait for this many completions.
     Submit(usize),
     /// Submit nothing, and wait for one completion.
     WaitForOne,
-    /// Submit what is queued, and wait for one completion, but no longer than this.
+    /// Submit the queued requests, and wait for one completion, but no longer than this.
     SubmitAtMost(Duration),
 }
 
 impl Ring {
     /// Moves completions from the kernel's queue to their slots; returns how many.
     pub(super) fn collect(&mut self) -> usize {
-        if self.state == State::Broken {
+        if self.state == RingState::Broken {
             // The ring was given up and its requests have been answered, so ignore
             // late completions.
             return 0;
@@ -48,7 +48,7 @@ impl Ring {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             if slot.holder == Holder::Kernel && slot.is_due(part) {
                 self.in_kernel -= 1;
-                if slot.settle(part, completion.result()) {
+                if slot.record(part, completion.result()) {
                     self.finished.push_back(index);
                 }
             }
@@ -145,9 +145,9 @@ impl Ring {
     pub(super) fn call(&mut self, enter: Enter) -> std::result::Result<(), Errno> {
         let entries = if matches!(enter, Enter::WaitForOne) { 0 } else { self.queued.len() };
         match gate::verdict(Operation::RingEnter, entries) {
-            Verdict::Fail(errno) => Err(errno),
-            Verdict::Pass => self.pass(enter, entries),
-            Verdict::Shorten(fewer) => self.pass(enter, fewer.min(entries)),
+            FaultDecision::Fail(errno) => Err(errno),
+            FaultDecision::Pass => self.pass(enter, entries),
+            FaultDecision::Shorten(fewer) => self.pass(enter, fewer.min(entries)),
         }
     }
 
@@ -196,7 +196,7 @@ impl Ring {
 
     /// Binds the ring to this thread, on the first call.
     fn enable(&mut self) -> std::result::Result<(), Errno> {
-        if self.state != State::Disabled {
+        if self.state != RingState::Disabled {
             return Ok(());
         }
         gate::call(
@@ -205,7 +205,7 @@ impl Ring {
             || "IORING_REGISTER_ENABLE_RINGS".to_owned(),
         )
         .map_err(|error| error.errno())?;
-        self.state = State::Working;
+        self.state = RingState::Working;
         Ok(())
     }
 
@@ -213,15 +213,15 @@ impl Ring {
     /// kernel fail with `EIO`.
     pub(super) fn break_down(&mut self, cause: Errno) -> Error {
         self.collect();
-        self.state = State::Broken;
+        self.state = RingState::Broken;
         while let Some(mark) = self.queued.pop_front() {
             let (index, part) = marked(mark);
             let slot = &mut self.slots[index];
             slot.attempts = ATTEMPTS_MAX;
             // If the read was accepted, the write counts as cancelled, not as failed: the caller
-            // then writes what was read.
-            let result = if part == FIRST { word(Errno::AGAIN) } else { CANCELLED };
-            if slot.settle(part, result) {
+            // then writes the bytes that were read.
+            let result = if part == FIRST { negated(Errno::AGAIN) } else { CANCELLED };
+            if slot.record(part, result) {
                 self.finished.push_back(index);
             }
         }

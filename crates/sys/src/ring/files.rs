@@ -10,7 +10,7 @@
 //!
 //! Promises:
 //! - an operation never reaches another file than its own, even if a file was closed without
-//!   telling the table;
+//!   notifying the table;
 //! - a file closed through its ring leaves the table before the close is made, so that the close is
 //!   the last one and its result is real. Files closed elsewhere leave at the next installation or
 //!   close. (Before Linux 6.13 the kernel itself may release them late; the result of `close`
@@ -38,14 +38,14 @@ const NOBODY: RawFd = -1;
 
 /// The table of a ring's direct descriptors. Empty if nobody asked for one.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct FileTable {
     /// The file at each index, which is its descriptor number.
     places: Box<[Weak<Fd>]>,
     /// Indices in use. Never more than the table has.
     used: Vec<usize>,
 }
 
-impl Files {
+impl FileTable {
     /// Registers an empty table with the kernel.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Files {
         self.purge(submitter);
     }
 
-    /// Removes files that were closed without telling the table.
+    /// Removes files that were closed without notifying the table.
     fn purge(&mut self, submitter: &Submitter<'_>) {
         // Backwards, because `clear` moves the last element to the gap.
         for position in (0..self.used.len()).rev() {

@@ -1,9 +1,9 @@
 //! The requests of a ring and their replies.
 //!
 //! A [`RingRequest`] owns, or shares ownership of, everything the kernel reads or writes:
-//! descriptors, the name, the contents of a [`Transfer`]. The addresses passed to the kernel are
-//! in heap memory that doesn't move when the request does: a [`Buffer`]'s pages and the arena of
-//! a [`Name`].
+//! descriptors, the name, the contents of a [`TransferRequest`]. The addresses passed to the kernel
+//! are in heap memory that doesn't move when the request does: a [`Buffer`]'s pages and the arena
+//! of a [`Name`].
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ use io_uring::{opcode, squeue, types};
 use rustix::fs::{AtFlags, OFlags, Statx};
 use rustix::io::Errno;
 
-use crate::answer::{counted, is_transient, word};
+use crate::answer::{counted, is_transient, negated};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::fd::Fd;
@@ -23,7 +23,7 @@ use crate::names::Name;
 use crate::open::Open;
 use crate::operation::Operation;
 use crate::stat::Stat;
-use crate::transfer::{Part, Transfer, Transferred};
+use crate::transfer::{TransferPart, TransferRequest, Transferred};
 
 /// Index of the only part of a request, or of the read of a pair.
 pub(super) const FIRST: usize = 0;
@@ -33,7 +33,7 @@ pub(super) const SECOND: usize = 1;
 
 /// Result of the part of a chain that the kernel didn't start because the part before it failed or
 /// was short.
-pub(super) const CANCELLED: i32 = word(Errno::CANCELED);
+pub(super) const CANCELLED: i32 = negated(Errno::CANCELED);
 
 /// Maximum bytes the kernel moves in one transfer (`MAX_RW_COUNT`).
 const TRANSFER_MAX: usize = 0x7fff_f000;
@@ -49,7 +49,7 @@ pub enum RingRequest {
         directory: Arc<Fd>,
         /// The name, a single component.
         name: Name,
-        /// How to open it.
+        /// Flags and mode.
         how: Open,
     },
     /// `statx` an open file.
@@ -58,7 +58,7 @@ pub enum RingRequest {
         file: Arc<Fd>,
     },
     /// Move bytes.
-    Transfer(Transfer),
+    Transfer(TransferRequest),
     /// Close a file for good.
     Close {
         /// The file.
@@ -111,11 +111,11 @@ impl RingRequest {
     /// Returns the file that a part reads or writes.
     pub(super) fn file(&self, part: usize) -> Option<&Arc<Fd>> {
         match self {
-            Self::Transfer(Transfer::Pair { target, .. }) if part == SECOND => Some(target),
+            Self::Transfer(TransferRequest::Pair { target, .. }) if part == SECOND => Some(target),
             Self::Transfer(
-                Transfer::Pair { source: file, .. }
-                | Transfer::Read { file, .. }
-                | Transfer::Write { file, .. },
+                TransferRequest::Pair { source: file, .. }
+                | TransferRequest::Read { file, .. }
+                | TransferRequest::Write { file, .. },
             ) => Some(file),
             _ => None,
         }
@@ -239,7 +239,7 @@ impl RingRequest {
 }
 
 /// Encodes a part of a transfer, limited to `length` bytes.
-fn entry(part: Part<'_>, length: usize, fixed: Option<u16>) -> squeue::Entry {
+fn entry(part: TransferPart<'_>, length: usize, fixed: Option<u16>) -> squeue::Entry {
     let length = u32::try_from(length.min(TRANSFER_MAX)).unwrap_or(u32::MAX);
     let (file, start, offset) = (fd(part.file), part.bytes.as_mut_ptr(), part.offset);
     let flags = part.cache.flags().bits().cast_signed();
@@ -264,7 +264,7 @@ fn entry(part: Part<'_>, length: usize, fixed: Option<u16>) -> squeue::Entry {
 /// Combines the results of a transfer. A part of a pair that the kernel cancelled or postponed
 /// is not an error but work still to do: it is done now, synchronously and in order, or left to
 /// the caller.
-fn reply(mut transfer: Transfer, [first, second]: [i32; 2]) -> Transferred {
+fn reply(mut transfer: TransferRequest, [first, second]: [i32; 2]) -> Transferred {
     if is_transient(first) || transfer.is_pair() && first == CANCELLED {
         return transfer.in_place();
     }
@@ -274,7 +274,7 @@ fn reply(mut transfer: Transfer, [first, second]: [i32; 2]) -> Transferred {
         _ if read.is_err() || second == CANCELLED => Ok(0),
         _ if is_transient(second) => return transfer.finish(read),
         // The kernel did not break the chain and has written more than was read.
-        _ if second > first => transfer.outcome(asked, word(Errno::IO)),
+        _ if second > first => transfer.outcome(asked, negated(Errno::IO)),
         _ => transfer.outcome(asked, second),
     };
     transfer.reply(read, written)

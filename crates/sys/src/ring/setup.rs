@@ -11,11 +11,11 @@ use crate::error::Result;
 use crate::gate;
 use crate::operation::Operation;
 
-pub(super) type Flag = (&'static str, fn(&mut Builder) -> &mut Builder);
+pub(super) type SetupFlag = (&'static str, fn(&mut Builder) -> &mut Builder);
 
 /// Every useful flag, newest first. Each may be missing. A flag may depend on a later one
 /// (`DEFER_TASKRUN` needs `SINGLE_ISSUER`), so dropping them from the front never leaves a flag
-/// without what it needs.
+/// without its prerequisites.
 ///
 /// - `DEFER_TASKRUN`: completions are processed when this thread asks for them instead of
 ///   interrupting it.
@@ -23,7 +23,7 @@ pub(super) type Flag = (&'static str, fn(&mut Builder) -> &mut Builder);
 /// - `SUBMIT_ALL`: an entry that fails at once doesn't hold up those behind it.
 /// - `R_DISABLED`: the ring is bound to the first thread that submits, not to the one that
 ///   created it.
-pub(super) const FLAGS: [Flag; 6] = [
+pub(super) const FLAGS: [SetupFlag; 6] = [
     ("NO_SQARRAY", Builder::setup_no_sqarray),
     ("DEFER_TASKRUN", Builder::setup_defer_taskrun),
     ("SINGLE_ISSUER", Builder::setup_single_issuer),
@@ -32,16 +32,16 @@ pub(super) const FLAGS: [Flag; 6] = [
     ("R_DISABLED", Builder::setup_r_disabled),
 ];
 
-/// A ring, and what the kernel supports.
-pub(super) struct Setup {
+/// A ring, and the operations that the kernel supports.
+pub(super) struct RingSetup {
     pub(super) ring: IoUring,
     /// Supported operations, in the order of [`OPERATIONS`].
     pub(super) supported: [bool; OPERATIONS.len()],
-    /// How many of [`FLAGS`] the kernel refused, from the front.
+    /// Number of [`FLAGS`] that the kernel refused, from the front.
     refused: usize,
 }
 
-impl Setup {
+impl RingSetup {
     /// Returns the names of the flags that this kernel refused.
     pub(super) fn refused_flags(&self) -> impl Iterator<Item = &'static str> {
         FLAGS[..self.refused].iter().map(|(name, _)| *name)
@@ -71,12 +71,12 @@ pub(super) const OPERATIONS: [(Operation, u8); 6] = [
 /// # Errors
 /// Any error from `io_uring_setup(2)`: `EPERM` or `ENOSYS` if io_uring is forbidden or missing,
 /// `ENOMEM` if memory is limited.
-pub(super) fn make(entries: u32) -> Result<Setup> {
+pub(super) fn make(entries: u32) -> Result<RingSetup> {
     make_without(entries, 0)
 }
 
 /// Creates a ring without the first `refused` flags of [`FLAGS`], as on an older kernel.
-pub(super) fn make_without(entries: u32, mut refused: usize) -> Result<Setup> {
+pub(super) fn make_without(entries: u32, mut refused: usize) -> Result<RingSetup> {
     let ring = loop {
         match setup(entries, &FLAGS[refused..]) {
             Err(error) if error.is(Errno::INVAL) && refused < FLAGS.len() => refused += 1,
@@ -90,10 +90,10 @@ pub(super) fn make_without(entries: u32, mut refused: usize) -> Result<Setup> {
         || "IORING_REGISTER_PROBE".to_owned(),
     )?;
     let supported = OPERATIONS.map(|(_, code)| probe.is_supported(code));
-    Ok(Setup { ring, supported, refused })
+    Ok(RingSetup { ring, supported, refused })
 }
 
-fn setup(entries: u32, flags: &[Flag]) -> Result<IoUring> {
+fn setup(entries: u32, flags: &[SetupFlag]) -> Result<IoUring> {
     let mut builder = IoUring::builder();
     // Without it, more entries than the kernel allows are `EINVAL`, not fewer entries.
     builder.setup_clamp();

@@ -5,12 +5,12 @@
 
 use rustix::io::Errno;
 
-use crate::answer::{asked, is_transient, word};
+use crate::answer::{asked, is_transient, negated};
 use crate::operation::Operation;
 
 use super::request::{CANCELLED, FIRST, Holder, RingRequest, SECOND};
 
-pub(super) struct Slot {
+pub(super) struct RingSlot {
     pub(super) token: u64,
     pub(super) request: Option<RingRequest>,
     pub(super) holder: Holder,
@@ -23,7 +23,7 @@ pub(super) struct Slot {
     pub(super) results: [i32; 2],
 }
 
-impl Slot {
+impl RingSlot {
     pub(super) fn empty() -> Self {
         Self {
             token: 0,
@@ -53,7 +53,7 @@ impl Slot {
     }
 
     /// Records the result of a part; returns true if it was the last one.
-    pub(super) fn settle(&mut self, part: usize, result: i32) -> bool {
+    pub(super) fn record(&mut self, part: usize, result: i32) -> bool {
         self.due &= !(1 << part);
         self.results[part] = result;
         self.is_finished()
@@ -62,7 +62,7 @@ impl Slot {
     /// Fails the request for good and discards any results.
     pub(super) fn fail(&mut self, errno: Errno) {
         self.due = 0;
-        self.results = [word(errno), CANCELLED];
+        self.results = [negated(errno), CANCELLED];
     }
 
     pub(super) fn is_pair(&self) -> bool {
@@ -92,10 +92,10 @@ pub(super) fn marked(mark: u64) -> (usize, usize) {
 }
 
 /// For each part, the number of bytes to ask the kernel for, or its result if it isn't submitted.
-pub(super) type Plan = [std::result::Result<usize, i32>; 2];
+pub(super) type PartPlans = [std::result::Result<usize, i32>; 2];
 
 /// Asks the fault hook about each part of a request.
-pub(super) fn plan(request: &RingRequest) -> Plan {
+pub(super) fn plan(request: &RingRequest) -> PartPlans {
     let length = request.length();
     let first = asked(request.operation(), length);
     let second = match request {

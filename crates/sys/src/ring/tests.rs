@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use super::enter::Enter;
 use super::*;
-use crate::data::{Advice, Cache, advise};
+use crate::data::{Advice, CacheMode, advise};
 use crate::open::{Open, open_path};
-use crate::transfer::{Transfer, Transferred};
+use crate::transfer::{TransferRequest, Transferred};
 
 /// Length of the test file. It is not a multiple of the block size, and its last block is not a
 /// multiple of the page size.
@@ -23,13 +23,13 @@ const BLOCK: usize = 64 << 10;
 const FILLER: u8 = 0xaa;
 
 /// A directory with a file to read and a file to write.
-struct Ground {
+struct RingFixture {
     place: TempDir,
     source: Arc<Fd>,
     target: Arc<Fd>,
 }
 
-impl Ground {
+impl RingFixture {
     fn new(length: usize) -> Self {
         let place = TempDir::new().unwrap();
         let mut file = File::create(place.path().join("source")).unwrap();
@@ -49,8 +49,8 @@ impl Ground {
         let mut buffer = Buffer::new(BLOCK);
         buffer.bytes_mut().fill(FILLER);
         let (source, target) = (Arc::clone(&self.source), Arc::clone(&self.target));
-        let (offset, cache) = (offset as u64, Cache::Keep);
-        RingRequest::Transfer(Transfer::Pair { source, target, offset, buffer, length, cache })
+        let (offset, cache) = (offset as u64, CacheMode::Keep);
+        RingRequest::Transfer(TransferRequest::Pair { source, target, offset, buffer, length, cache })
     }
 }
 
@@ -88,7 +88,7 @@ fn paired(ring: &mut Ring) -> (usize, usize) {
 /// Copies an uncached file with all its pairs in flight at once. Returns how many blocks came out
 /// wrong although every pair reported success.
 fn copy_cold(ring: &mut Ring, round: usize) -> usize {
-    let ground = Ground::new(LENGTH);
+    let ground = RingFixture::new(LENGTH);
     advise(&*ground.source, Advice::DontNeed, 0).unwrap();
     let mut offsets: Vec<_> = (0..LENGTH).step_by(BLOCK).collect();
     let turn = round % offsets.len();
@@ -132,7 +132,7 @@ fn a_short_read_leaves_its_write_undone() {
     let Some(mut ring) = ring(4) else { return };
     for length in [1, 4096, 5000, 65_535] {
         for cold in [false, true] {
-            let ground = Ground::new(length);
+            let ground = RingFixture::new(length);
             if cold {
                 advise(&*ground.source, Advice::DontNeed, 0).unwrap();
             }
@@ -154,7 +154,7 @@ fn a_short_read_leaves_its_write_undone() {
 fn a_write_of_what_was_not_read_is_an_error_and_ends_the_pairs() {
     let Some(mut ring) = ring(4) else { return };
     ring.link = squeue::Flags::empty();
-    let ground = Ground::new(1000);
+    let ground = RingFixture::new(1000);
     ring.push(0, ground.pair(0, BLOCK)).unwrap();
     let Some((_, RingReply::Transferred(Transferred::Paired { read, written, .. }))) =
         answers(&mut ring, 1).pop()
@@ -177,7 +177,7 @@ fn tear(ring: &mut Ring, entries: usize) {
 fn a_torn_pair_is_mended_when_its_read_is_whole() {
     let Some(mut ring) = ring(8) else { return };
     for round in 0..30 {
-        let ground = Ground::new(LENGTH);
+        let ground = RingFixture::new(LENGTH);
         advise(&*ground.source, Advice::DontNeed, 0).unwrap();
         for block in 0..3 {
             ring.push(block, ground.pair(usize::try_from(block).unwrap() * BLOCK, BLOCK)).unwrap();
@@ -196,7 +196,7 @@ fn a_torn_pair_is_mended_when_its_read_is_whole() {
 #[test]
 fn a_torn_pair_whose_read_is_short_never_writes() {
     let Some(mut ring) = ring(8) else { return };
-    let (short, whole) = (Ground::new(1000), Ground::new(BLOCK));
+    let (short, whole) = (RingFixture::new(1000), RingFixture::new(BLOCK));
     ring.push(1, short.pair(0, BLOCK)).unwrap();
     tear(&mut ring, 1);
     ring.push(2, whole.pair(0, BLOCK)).unwrap();
@@ -222,7 +222,7 @@ fn a_torn_pair_whose_read_is_short_never_writes() {
 fn a_ring_dropped_with_pairs_in_flight_gives_everything_back() {
     for passed in 0..=6 {
         let Some(mut ring) = ring(8) else { return };
-        let ground = Ground::new(LENGTH);
+        let ground = RingFixture::new(LENGTH);
         advise(&*ground.source, Advice::DontNeed, 0).unwrap();
         for block in 0..3 {
             ring.push(block, ground.pair(usize::try_from(block).unwrap() * BLOCK, BLOCK)).unwrap();
@@ -250,7 +250,7 @@ fn a_ring_works_without_each_flag() {
         let mut ring = Ring::of_pairs(setup, 8);
         ring.use_direct_descriptors().unwrap();
         assert_eq!(copy_cold(&mut ring, refused), 0);
-        let ground = Ground::new(1000);
+        let ground = RingFixture::new(1000);
         ring.push(0, RingRequest::Statx { file: Arc::clone(&ground.source) }).unwrap();
         // Polling must bring the completion as well as waiting does.
         let mut size = None;
@@ -268,7 +268,7 @@ fn a_ring_works_without_each_flag() {
 
 fn read(file: &Arc<Fd>, buffer: Buffer) -> RingRequest {
     let (file, length) = (Arc::clone(file), buffer.capacity());
-    RingRequest::Transfer(Transfer::Read { file, offset: 0, length, buffer, cache: Cache::Keep })
+    RingRequest::Transfer(TransferRequest::Read { file, offset: 0, length, buffer, cache: CacheMode::Keep })
 }
 
 /// Reads the first bytes of a file through the ring.
@@ -293,7 +293,7 @@ fn a_number_that_became_another_files_is_not_taken_for_the_first() {
     for round in 0..200_u32 {
         let name = format!("file{round}");
         std::fs::write(place.path().join(&name), &name).unwrap();
-        // Closed by being dropped, without telling the ring.
+        // Closed by being dropped, without notifying the ring.
         let file = Arc::new(open(&place, &name, Open::READ));
         numbers.insert(std::os::fd::AsRawFd::as_raw_fd(&*file));
         for _ in 0..2 {
@@ -309,7 +309,7 @@ fn a_number_that_became_another_files_is_not_taken_for_the_first() {
 #[test]
 fn a_registered_buffer_is_used_as_one_by_its_ring_only_and_may_go_before_it() {
     let (Some(mut ring), Some(mut other)) = (ring(4), self::ring(4)) else { return };
-    let ground = Ground::new(4096);
+    let ground = RingFixture::new(4096);
     let mut buffers = [Buffer::new(4096), Buffer::new(4096)];
     other.register(&mut [Buffer::new(4096), Buffer::new(4096)]).unwrap();
     ring.register(&mut buffers).unwrap();
@@ -328,7 +328,7 @@ fn a_registered_buffer_is_used_as_one_by_its_ring_only_and_may_go_before_it() {
 #[test]
 fn a_batch_enters_the_kernel_once() {
     let Some(mut ring) = ring(8) else { return };
-    let ground = Ground::new(LENGTH);
+    let ground = RingFixture::new(LENGTH);
     for round in 1..=20 {
         advise(&*ground.source, Advice::DontNeed, 0).unwrap();
         for block in 0..3 {

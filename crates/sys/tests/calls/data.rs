@@ -1,8 +1,8 @@
 //! Bytes: reading, writing, copying in the kernel, holes and positions.
 
 use haul_sys::{
-    Advice, Cache, Errno, Fd, Open, Pipe, Seek, advise, advise_range, allocate, copy_range, is_direct, open,
-    open_path, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
+    Advice, CacheMode, Errno, Fd, Open, Pipe, Seek, advise, advise_range, allocate, copy_range, is_direct,
+    open, open_path, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
     stand_at, stand_at_end, stat, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
 };
 use haul_testkit::random;
@@ -13,19 +13,19 @@ use super::{Ground, c_string};
 fn bytes_are_read_and_written_at_their_offsets() {
     let ground = Ground::new();
     let target = ground.target("file");
-    assert_eq!(write(&target, 10, b"world", Cache::Keep).unwrap(), 5);
+    assert_eq!(write(&target, 10, b"world", CacheMode::Keep).unwrap(), 5);
     write_all(&target, 0, b"hello").unwrap();
     synchronize(&target).unwrap();
     target.close().unwrap();
     let source = open(&ground.directory, c"file", Open::READ).unwrap();
     let mut bytes = [b'?'; 20];
-    assert_eq!(read(&source, 0, &mut bytes, Cache::Keep).unwrap(), 15);
+    assert_eq!(read(&source, 0, &mut bytes, CacheMode::Keep).unwrap(), 15);
     assert_eq!(&bytes[..15], b"hello\0\0\0\0\0world");
     // Only 0 is the end.
-    assert_eq!(read(&source, 15, &mut bytes, Cache::Keep).unwrap(), 0);
+    assert_eq!(read(&source, 15, &mut bytes, CacheMode::Keep).unwrap(), 0);
     assert_eq!(read_all(&source, 3, &mut bytes).unwrap(), 12);
     assert_eq!(read_path(&c_string(&ground.path("file")), 1 << 20).unwrap().len(), 15);
-    assert!(write(&source, 0, b"x", Cache::Keep).unwrap_err().is(Errno::BADF));
+    assert!(write(&source, 0, b"x", CacheMode::Keep).unwrap_err().is(Errno::BADF));
     advise(&source, Advice::Sequential, 0).unwrap();
     assert!(!is_direct(&source).unwrap());
 }
@@ -43,7 +43,7 @@ fn what_was_just_written_is_read_without_waiting() {
     let content = random::bytes(1, 100_000);
     let file = ground.source("file", &content);
     let mut bytes = vec![0; content.len()];
-    match try_read(&file, 0, &mut bytes, Cache::Keep) {
+    match try_read(&file, 0, &mut bytes, CacheMode::Keep) {
         // tmpfs can't.
         Err(error) => assert!(error.is(Errno::OPNOTSUPP), "{error:?}"),
         Ok(None) => panic!("nothing is cached of what was just written"),
@@ -90,7 +90,7 @@ fn what_goes_through_a_pipe_arrives_at_the_same_offset() {
     let folder = open_path(c"/", Open::DIRECTORY).unwrap();
     let (pipe, copied) = pipe.unwrap().copy(&folder, &target, 0, 1000);
     assert_eq!(copied, Ok(0));
-    // What can't be written is the target's error, and its bytes are left in the pipe.
+    // A failed write reports the target's error and leaves the bytes in the pipe.
     let (pipe, copied) = pipe.unwrap().copy(&source, &source, 0, 1000);
     assert!(copied.unwrap_err().is(Errno::BADF));
     assert!(pipe.is_none());
@@ -104,7 +104,7 @@ fn what_is_not_cached_is_fetched_without_waiting() {
     // A hint, which the kernel may not follow.
     advise_range(&file, Advice::DontNeed, 0, 0).unwrap();
     let mut bytes = vec![0; content.len()];
-    if let Some(length) = read_cached(&file, 0, &mut bytes, Cache::Keep).unwrap() {
+    if let Some(length) = read_cached(&file, 0, &mut bytes, CacheMode::Keep).unwrap() {
         assert_eq!(bytes[..length], content[..length]);
     }
 }
@@ -127,7 +127,7 @@ fn a_reflink_is_whole_or_refused() {
 fn holes_are_found_and_made() {
     let ground = Ground::new();
     let target = ground.target("file");
-    write(&target, 1 << 20, &[1; 1 << 16], Cache::Keep).unwrap();
+    write(&target, 1 << 20, &[1; 1 << 16], CacheMode::Keep).unwrap();
     truncate(&target, 3 << 20).unwrap();
     let source = open(&ground.directory, c"file", Open::READ).unwrap();
     assert_eq!(stat(&source).unwrap().size, 3 << 20);
@@ -157,7 +157,7 @@ fn a_descriptor_keeps_its_own_position() {
     assert_eq!(write_on(&target, b"abc").unwrap(), 3);
     assert_eq!(position(&target).unwrap(), 3);
     // Writing at an offset leaves it where it is.
-    write(&target, 10, b"x", Cache::Keep).unwrap();
+    write(&target, 10, b"x", CacheMode::Keep).unwrap();
     assert_eq!(position(&target).unwrap(), 3);
     stand_at_end(&target).unwrap();
     assert_eq!(position(&target).unwrap(), 11);

@@ -7,16 +7,16 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::Arc;
 
 use haul_sys::{
-    DirectoryReader, EntryType, Errno, FileType, Mode, Name, Names, Open, Special, make_special, open,
+    DirectoryReader, EntryType, Errno, FileType, Mode, Name, NameArena, Open, Special, make_special, open,
     remove_directory,
 };
 
 use super::Ground;
 
-fn read_whole(ground: &Ground, reader: &mut DirectoryReader, limit: usize) -> Vec<Names> {
+fn read_whole(ground: &Ground, reader: &mut DirectoryReader, limit: usize) -> Vec<NameArena> {
     let mut parts = Vec::new();
     loop {
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         let more = reader.read(&ground.directory, &mut names, limit).unwrap();
         parts.push(names);
         if !more {
@@ -83,7 +83,7 @@ fn one_reader_serves_several_directories_at_once() {
     let mut more = [true, true];
     while more != [false, false] {
         for (index, (ground, start)) in [(&one, "one"), (&other, "other")].into_iter().enumerate() {
-            let mut names = Names::new();
+            let mut names = NameArena::new();
             more[index] = reader.read(&ground.directory, &mut names, 500).unwrap();
             counts[index] += names.len();
             assert!((0..names.len()).all(|at| names.name(at).to_str().unwrap().starts_with(start)));
@@ -98,7 +98,7 @@ fn a_removed_directory_is_empty_and_a_file_is_no_directory() {
     std::fs::create_dir(ground.path("gone")).unwrap();
     let gone = open(&ground.directory, c"gone", Open::DIRECTORY).unwrap();
     remove_directory(&ground.directory, c"gone").unwrap();
-    let mut names = Names::new();
+    let mut names = NameArena::new();
     assert!(!DirectoryReader::new().read(&gone, &mut names, 10).unwrap());
     assert!(names.is_empty());
     let file = ground.source("file", b"");
@@ -108,7 +108,7 @@ fn a_removed_directory_is_empty_and_a_file_is_no_directory() {
 
 #[test]
 fn a_name_stays_at_its_address_as_long_as_a_clone_lives() {
-    let mut names = Names::new();
+    let mut names = NameArena::new();
     for number in 0..1000 {
         names.push(&CString::new(format!("name-{number}")).unwrap(), number, EntryType::Regular);
     }

@@ -1,4 +1,4 @@
-//! What a process knows of itself: limits, identity, clocks, standard streams, characters.
+//! Properties of the own process: limits, credentials, clocks, standard streams, characters.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;

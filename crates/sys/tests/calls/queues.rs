@@ -1,11 +1,11 @@
-//! What the asynchronous interfaces own: buffers and descriptors in flight.
+//! Ownership in the asynchronous interfaces: buffers and descriptors in flight.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use haul_sys::{
-    AioPassing, Buffer, Cache, Fd, Gather, KernelAio, Open, PosixAio, Ring, RingReply, RingRequest, Transfer,
-    Transferred, open,
+    AioPassing, Buffer, CacheMode, Fd, Gather, KernelAio, Open, PosixAio, Ring, RingReply, RingRequest,
+    TransferRequest, Transferred, open,
 };
 use haul_testkit::{needs, or_skip, random, require, rustix};
 
@@ -13,9 +13,9 @@ use super::Ground;
 
 const BYTES: usize = 10_000;
 
-fn reading(file: &Arc<Fd>, offset: u64) -> Transfer {
+fn reading(file: &Arc<Fd>, offset: u64) -> TransferRequest {
     let file = Arc::clone(file);
-    Transfer::Read { file, offset, buffer: Buffer::new(4096), length: 4096, cache: Cache::Keep }
+    TransferRequest::Read { file, offset, buffer: Buffer::new(4096), length: 4096, cache: CacheMode::Keep }
 }
 
 /// Checks a read of the block at `offset`.
@@ -51,7 +51,9 @@ fn a_ring_returns_every_buffer_with_its_own_bytes() {
     }
     // Full: the ninth is handed back, and owns what it owned.
     let refused = ring.push(9, RingRequest::Transfer(reading(&file, 0))).unwrap_err();
-    let RingRequest::Transfer(Transfer::Read { ref buffer, .. }) = refused else { panic!("{refused:?}") };
+    let RingRequest::Transfer(TransferRequest::Read { ref buffer, .. }) = refused else {
+        panic!("{refused:?}")
+    };
     assert_eq!(buffer.capacity(), 4096);
     drop(refused);
     let mut seen = Vec::new();

@@ -7,7 +7,7 @@ use haul_bzip2_codec::SLACK;
 use haul_flow::{Context, Stages, lock};
 
 use super::Bzip2;
-use super::job::Job;
+use super::job::FileJob;
 use haul_bzip2_codec::bits::{BitWriter, Bits, END_MAGIC};
 use haul_bzip2_codec::crc::{self, Crc};
 use haul_bzip2_codec::encode::Encoder;
@@ -19,19 +19,19 @@ use haul_bzip2_codec::unpack::LEVEL_BYTES;
 const LONGER: usize = 4;
 
 pub(super) struct Compress {
-    job: Job,
+    job: FileJob,
     block_bytes: usize,
     /// Bytes read but not yet in a piece.
     ahead: Mutex<Vec<u8>>,
-    stream: Mutex<Stream>,
+    stream: Mutex<StreamTail>,
 }
 
-struct Stream {
+struct StreamTail {
     bits: BitWriter,
     crc: u32,
 }
 
-pub(super) struct Made {
+pub(super) struct CompressedBlock {
     bits: Bits,
     crc: u32,
     length: usize,
@@ -39,7 +39,7 @@ pub(super) struct Made {
 
 impl Compress {
     /// Creates the stages and writes the stream header.
-    pub(super) fn new(job: Job, level: u8) -> Self {
+    pub(super) fn new(job: FileJob, level: u8) -> Self {
         let mut bits = BitWriter::default();
         b"BZh".iter().for_each(|byte| bits.push(u32::from(*byte), 8));
         bits.push(u32::from(b'0' + level), 8);
@@ -47,14 +47,14 @@ impl Compress {
             job,
             block_bytes: usize::from(level) * LEVEL_BYTES - SLACK,
             ahead: Mutex::default(),
-            stream: Mutex::new(Stream { bits, crc: 0 }),
+            stream: Mutex::new(StreamTail { bits, crc: 0 }),
         }
     }
 }
 
 impl Stages<Bzip2> for Compress {
     type Piece = Vec<u8>;
-    type Made = Made;
+    type Output = CompressedBlock;
 
     fn next(&self, cx: &Context<'_, Bzip2>) -> Option<Vec<u8>> {
         let mut ahead = lock(&self.ahead);
@@ -75,17 +75,17 @@ impl Stages<Bzip2> for Compress {
         if piece.is_empty() { None } else { Some(piece) }
     }
 
-    fn work(&self, cx: &Context<'_, Bzip2>, piece: Vec<u8>) -> Made {
+    fn work(&self, cx: &Context<'_, Bzip2>, piece: Vec<u8>) -> CompressedBlock {
         let mut crc = Crc::new();
         crc.update(&piece);
         let crc = crc.finish();
         let mut block = Vec::with_capacity(self.block_bytes);
         runs::count(&piece, &mut block);
         let bits = cx.tool().encoders.with(Encoder::default, |encoder| encoder.encode(&block, crc));
-        Made { bits, crc, length: piece.len() }
+        CompressedBlock { bits, crc, length: piece.len() }
     }
 
-    fn put(&self, cx: &Context<'_, Bzip2>, made: Made) {
+    fn put(&self, cx: &Context<'_, Bzip2>, made: CompressedBlock) {
         let mut stream = lock(&self.stream);
         stream.crc = crc::combine(stream.crc, made.crc);
         stream.bits.append(&made.bits);

@@ -1,12 +1,12 @@
 //! Decompression in stages: cut the input at candidate block boundaries, decode each block alone,
-//! and reassemble what is verified.
+//! and reassemble the verified blocks.
 
 use std::sync::Mutex;
 
 use haul_flow::{Context, Stages, lock};
 
 use super::Bzip2;
-use super::job::Job;
+use super::job::FileJob;
 use haul_bzip2_codec::cut::Cutter;
 use haul_bzip2_codec::decode::{BlockContent, DecodeError, DecodedBlock, Decoder};
 use haul_bzip2_codec::unpack::{InputPiece, Stop, Unpacker};
@@ -14,21 +14,21 @@ use haul_bzip2_codec::unpack::{InputPiece, Stop, Unpacker};
 const READ_BYTES: usize = 1 << 20;
 
 pub(super) struct Decompress {
-    job: Job,
+    job: FileJob,
     /// The cutter, and whether the last piece was cut off.
     cutter: Mutex<(Cutter, bool)>,
     unpacker: Mutex<(Unpacker, Option<Stop>)>,
 }
 
 impl Decompress {
-    pub(super) fn new(job: Job, passes_foreign: bool) -> Self {
+    pub(super) fn new(job: FileJob, passes_foreign: bool) -> Self {
         Self { job, cutter: Mutex::default(), unpacker: Mutex::new((Unpacker::new(passes_foreign), None)) }
     }
 }
 
 impl Stages<Bzip2> for Decompress {
     type Piece = InputPiece;
-    type Made = (InputPiece, Option<Result<DecodedBlock, DecodeError>>);
+    type Output = (InputPiece, Option<Result<DecodedBlock, DecodeError>>);
 
     fn next(&self, cx: &Context<'_, Bzip2>) -> Option<InputPiece> {
         let mut cutter = lock(&self.cutter);
@@ -50,14 +50,14 @@ impl Stages<Bzip2> for Decompress {
         }
     }
 
-    fn work(&self, cx: &Context<'_, Bzip2>, piece: InputPiece) -> Self::Made {
+    fn work(&self, cx: &Context<'_, Bzip2>, piece: InputPiece) -> Self::Output {
         let decode =
             |bit| cx.tool().decoders.with(Decoder::default, |decoder| decoder.decode(&piece.bytes, bit));
         let made = piece.candidate.map(decode);
         (piece, made)
     }
 
-    fn put(&self, cx: &Context<'_, Bzip2>, (piece, made): Self::Made) {
+    fn put(&self, cx: &Context<'_, Bzip2>, (piece, made): Self::Output) {
         let mut unpacker = lock(&self.unpacker);
         let (unpacker, stop) = &mut *unpacker;
         if stop.is_some() {

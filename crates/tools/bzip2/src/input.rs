@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use haul_sys::{Cache, Error, Fd, read, read_on};
+use haul_sys::{CacheMode, Error, Fd, read, read_on};
 
-pub(super) struct Input {
+pub(super) struct JobInput {
     fd: Arc<Fd>,
     /// Offset of the next read, if it is a file.
     offset: Option<u64>,
@@ -15,7 +15,7 @@ pub(super) struct Input {
     pub(super) ended: bool,
 }
 
-impl Input {
+impl JobInput {
     /// Reads a regular file from its start. `size` is a hint: the file may change.
     pub(super) fn file(fd: Arc<Fd>, size: u64) -> Self {
         Self { fd, offset: Some(0), size, doubted: false, ended: false }
@@ -35,7 +35,7 @@ impl Input {
             let room = (wanted - filled).min(usize::try_from(left).unwrap_or(usize::MAX));
             bytes.resize(filled + room, 0);
             let outcome = match self.offset {
-                Some(offset) => read(&*self.fd, offset, &mut bytes[filled..], Cache::Keep),
+                Some(offset) => read(&*self.fd, offset, &mut bytes[filled..], CacheMode::Keep),
                 None => read_on(&*self.fd, &mut bytes[filled..]),
             };
             bytes.truncate(filled + *outcome.as_ref().unwrap_or(&0));

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use haul_flow::{Context, Entry, EntryOutcome, EntryReport, FlowKind, Problem, Tally, Tool, lock};
 use haul_sys::{Errno, Error, Fd, Stat, remove, stat_path};
 
-use super::input::Input;
+use super::input::JobInput;
 use super::options::{Action, CORRUPT, TROUBLE};
-use super::output::{Output, WholeFile};
+use super::output::{JobOutput, WholeFile};
 use super::{Bzip2, Bzip2Kind};
 use haul_bzip2_codec::unpack::Stop;
 
@@ -25,16 +25,16 @@ pub(super) const STANDARD_INPUT: &[u8] = b"(stdin)";
 
 const STANDARD_OUTPUT: &[u8] = b"(stdout)";
 
-pub(super) struct Job {
+pub(super) struct FileJob {
     pub(super) entry: Entry<Bzip2>,
     /// Their names in messages.
     pub(super) names: (Vec<u8>, Vec<u8>),
-    input: Mutex<Option<Input>>,
-    output: Mutex<Option<Output>>,
+    input: Mutex<Option<JobInput>>,
+    output: Mutex<Option<JobOutput>>,
     /// The input's directory and `stat`, if it is removed once the output is complete.
     replaced: Option<(Arc<Fd>, Stat)>,
     /// True if the job completes the entry itself.
-    settles: bool,
+    completes_entry: bool,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
     /// True if no more input is wanted.
@@ -43,9 +43,9 @@ pub(super) struct Job {
     failed: AtomicBool,
 }
 
-impl Job {
+impl FileJob {
     /// Creates a job that leaves its input alone and writes to a stream or nowhere.
-    pub(super) fn passing(entry: Entry<Bzip2>, name: Vec<u8>, input: Input, output: Output) -> Self {
+    pub(super) fn passing(entry: Entry<Bzip2>, name: Vec<u8>, input: JobInput, output: JobOutput) -> Self {
         Self::new(entry, (name, STANDARD_OUTPUT.to_vec()), (input, output), None)
     }
 
@@ -53,7 +53,7 @@ impl Job {
     pub(super) fn replacing(
         entry: Entry<Bzip2>,
         output_name: Vec<u8>,
-        ends: (Input, Output),
+        ends: (JobInput, JobOutput),
         replaced: (Arc<Fd>, Stat),
     ) -> Self {
         let name = entry.path();
@@ -63,7 +63,7 @@ impl Job {
     fn new(
         entry: Entry<Bzip2>,
         names: (Vec<u8>, Vec<u8>),
-        (input, output): (Input, Output),
+        (input, output): (JobInput, JobOutput),
         replaced: Option<(Arc<Fd>, Stat)>,
     ) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Job {
             input: Mutex::new(Some(input)),
             output: Mutex::new(Some(output)),
             replaced,
-            settles: false,
+            completes_entry: false,
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -82,7 +82,7 @@ impl Job {
 
     /// Makes the job complete the entry when it ends; nobody else does.
     pub(super) fn settling(self) -> Self {
-        Self { settles: true, ..self }
+        Self { completes_entry: true, ..self }
     }
 
     /// Reads until `bytes` holds `wanted` bytes. Returns true at EOF, and `None` if the job
@@ -148,19 +148,19 @@ impl Job {
     /// it did.
     pub(super) fn finish(&self, cx: &Context<'_, Bzip2>, stop: Option<Stop>) {
         let errors_before = cx.errors();
-        let take = |input: &Mutex<Option<Input>>| lock(input).take();
-        if let Some(Err(cause)) = take(&self.input).map(Input::close) {
+        let take = |input: &Mutex<Option<JobInput>>| lock(input).take();
+        if let Some(Err(cause)) = take(&self.input).map(JobInput::close) {
             self.fail(cx, FlowKind::FailedToClose, &self.names.0, cause);
         }
         let output = lock(&self.output).take();
         let stands = stop.is_none() && !self.failed.load(Ordering::Relaxed);
         let ended = output.map_or(Some(None), |output| self.finish_output(cx, output, stands));
         match (stop, ended) {
-            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.tell_stop(cx, stop),
+            (Some(stop), _) if !self.failed.load(Ordering::Relaxed) => self.report_stop(cx, stop),
             (_, Some(whole)) if stands => self.is_done(cx, whole, errors_before),
             _ => {}
         }
-        if self.settles {
+        if self.completes_entry {
             cx.tool().is_over(cx);
             cx.complete(&self.entry);
         }
@@ -171,27 +171,27 @@ impl Job {
     fn finish_output(
         &self,
         cx: &Context<'_, Bzip2>,
-        output: Output,
+        output: JobOutput,
         stands: bool,
     ) -> Option<Option<WholeFile>> {
         let outcome = match output {
-            Output::Nowhere => Ok(None),
-            Output::Stream(fd) => fd.close().map(|()| None),
-            Output::File(file) if stands => {
+            JobOutput::Nowhere => Ok(None),
+            JobOutput::Stream(fd) => fd.close().map(|()| None),
+            JobOutput::File(file) if stands => {
                 if let Some(Err(cause)) = self.replaced.as_ref().map(|(_, stat)| file.keep(stat)) {
                     let problem = Problem::new(Bzip2Kind::CannotKeep).naming(self.names.0.clone());
                     cx.problem(problem.because(cause));
                 }
                 file.finish().map(Some)
             }
-            Output::File(file) => file.abandon().map(|()| None),
+            JobOutput::File(file) => file.abandon().map(|()| None),
         };
-        let told = |cause| {
+        let reported = |cause| {
             // Report this even if something failed before.
             self.failed.store(false, Ordering::Relaxed);
             self.fail(cx, FlowKind::FailedToClose, &self.names.1, cause);
         };
-        outcome.map_err(told).ok()
+        outcome.map_err(reported).ok()
     }
 
     /// Completes a job whose output stands: removes the input if the output replaces it. Counts it
@@ -213,7 +213,7 @@ impl Job {
                 Action::Decompress => "done".to_owned(),
                 Action::Test => "ok".to_owned(),
             };
-            self.tell_line(cx, 0, &what);
+            self.print_line(cx, 0, &what);
         }
     }
 
@@ -259,7 +259,7 @@ impl Job {
         )
     }
 
-    fn tell_stop(&self, cx: &Context<'_, Bzip2>, stop: Stop) {
+    fn report_stop(&self, cx: &Context<'_, Bzip2>, stop: Stop) {
         let options = &cx.tool().options;
         let is_test = options.action == Action::Test;
         if options.verbosity > 0 && (is_test || stop == Stop::Foreign) {
@@ -269,7 +269,7 @@ impl Job {
                 Stop::Ended => "file ends unexpectedly",
                 Stop::Damaged => "data integrity (CRC) error in data",
             };
-            return self.tell_line(cx, CORRUPT, what);
+            return self.print_line(cx, CORRUPT, what);
         }
         if options.quiet && stop == Stop::Ended && !is_test {
             return cx.emit(&self.entry, vec![CORRUPT, UNREPORTED]);
@@ -288,7 +288,7 @@ impl Job {
     }
 
     /// Emits an exit status and a line that begins with the input's name.
-    fn tell_line(&self, cx: &Context<'_, Bzip2>, status: u8, what: &str) {
+    fn print_line(&self, cx: &Context<'_, Bzip2>, status: u8, what: &str) {
         let name = &self.names.0;
         let pad = " ".repeat(cx.tool().options.longest_name.saturating_sub(name.len()));
         let report = if status == 0 { REPORTED } else { UNREPORTED };

@@ -2,10 +2,9 @@
 //!
 //! [`Bzip2`] implements the framework's traits. One worker does a small file whole. The blocks of
 //! large files and of streams are the pieces of a sequence: `compress.rs` and `decompress.rs` hold
-//! its stages, `job.rs` what both need of an input and its output. The format is in `bits.rs`,
-//! `crc.rs`, `runs.rs` and `recent.rs`, with `sort.rs` and `encode.rs` for compression, and
-//! `find.rs`, `decode.rs` and `unpack.rs` for decompression. Names, messages and exit statuses are
-//! those of bzip2 1.0.8.
+//! its stages, `job.rs` an input and its output. The format is in `bits.rs`, `crc.rs`, `runs.rs`
+//! and `recent.rs`, with `sort.rs` and `encode.rs` for compression, and `find.rs`, `decode.rs` and
+//! `unpack.rs` for decompression. Names, messages and exit statuses are those of bzip2 1.0.8.
 
 mod compress;
 mod decompress;
@@ -24,12 +23,13 @@ use std::sync::{Arc, Mutex};
 
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
-    Config, Context, Enter, Entry, Executor, Failure, FlowKind, Handled, Kind, OpenDir, OpenSource, Operand,
-    Plan, Pool, Probe, Problem, Report, Reported, Session, Stages, Start, Status, Tool, lock, processors,
+    Config, Context, Enter, Entry, EntryFailure, Executor, FlowKind, Handled, Kind, OpenDir, OpenSource,
+    Operand, Plan, Pool, Probe, Problem, Reported, Reporter, Session, Stages, Start, Status, Tool, lock,
+    processors,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, Open, Standard, Stat, open, remove, standard_input, standard_stream,
-    stat_at, stat_path,
+    stat_at, stat_followed, stat_path,
 };
 
 pub use kind::Bzip2Kind;
@@ -40,9 +40,9 @@ use compress::Compress;
 use decompress::Decompress;
 use haul_bzip2_codec::decode::Decoder;
 use haul_bzip2_codec::encode::Encoder;
-use input::Input;
-use job::{Job, STANDARD_INPUT, UNREPORTED, c_name, refuse};
-use output::{NewFile, Output, OutputsGuard};
+use input::JobInput;
+use job::{FileJob, STANDARD_INPUT, UNREPORTED, c_name, refuse};
+use output::{JobOutput, NewFile, OutputsGuard};
 
 /// Maximum size of a compressed file that one worker decompresses, in bytes: a block or two.
 const SMALL_BYTES: u64 = 512 << 10;
@@ -59,7 +59,7 @@ pub fn run(
     options: &Options,
     config: &Config,
     making: &Making,
-    report: &dyn Report,
+    report: &dyn Reporter,
 ) -> u8 {
     let options = Options { to_output: options.to_output || files.is_empty(), ..options.clone() };
     let fail = |problem| {
@@ -85,8 +85,8 @@ pub fn run(
     let tool = Bzip2::new(options, making.clone());
     let mut operands = Vec::new();
     let mut status = Status::Success;
-    let given = files.iter().map(|file| (file.as_c_str(), Place::Files));
-    for (file, place) in given.chain(files.is_empty().then_some((c".", Place::StandardInput))) {
+    let given = files.iter().map(|file| (file.as_c_str(), ContentSource::Files));
+    for (file, place) in given.chain(files.is_empty().then_some((c".", ContentSource::StandardInput))) {
         match session.operand(file, place) {
             Ok(operand) => operands.push(operand),
             Err(Problem { names, cause, .. }) => {
@@ -97,7 +97,7 @@ pub fn run(
             }
         }
     }
-    let mut run = |operands: Vec<Operand<Place>>| {
+    let mut run = |operands: Vec<Operand<ContentSource>>| {
         let places = operands.iter().map(|operand| Arc::clone(&operand.place)).collect();
         status = status.max(session.run(executor, &tool, places, operands));
     };
@@ -107,13 +107,13 @@ pub fn run(
     } else {
         run(operands);
     }
-    let told = tool.status.load(Ordering::Relaxed);
-    if status == Status::Failure { told.max(TROUBLE) } else { told }
+    let reported = tool.status.load(Ordering::Relaxed);
+    if status == Status::Failure { reported.max(TROUBLE) } else { reported }
 }
 
 /// Where an entry's content comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ContentSource {
     /// The file of that name.
     Files,
     /// Standard input; the name is a placeholder.
@@ -122,7 +122,7 @@ pub enum Place {
 
 /// Large files in progress, and those that wait.
 #[derive(Default)]
-struct Large {
+struct LargeFiles {
     under_way: usize,
     waiting: VecDeque<Entry<Bzip2>>,
 }
@@ -133,7 +133,7 @@ pub struct Bzip2 {
     making: Making,
     encoders: Pool<Encoder>,
     decoders: Pool<Decoder>,
-    large: Mutex<Large>,
+    large: Mutex<LargeFiles>,
     /// Highest exit status reported so far.
     status: AtomicU8,
 }
@@ -170,7 +170,7 @@ impl Bzip2 {
     }
 
     /// Runs a job, inline if `whole`, else as a sequence.
-    fn begin_job(&self, cx: &Context<'_, Self>, job: Job, whole: bool) {
+    fn begin_job(&self, cx: &Context<'_, Self>, job: FileJob, whole: bool) {
         match self.options.action {
             Action::Compress { level } => go(cx, Compress::new(job, level), whole),
             Action::Decompress => go(cx, Decompress::new(job, self.options.force), whole),
@@ -181,7 +181,7 @@ impl Bzip2 {
     /// Returns the error for an operand that is not a regular file, or for a dangling link.
     fn not_normal(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Problem {
         let directory = cx.cache().open(&entry.node.source);
-        match directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), true)) {
+        match directory.and_then(|directory| stat_followed(&*directory, entry.name())) {
             Ok(_) => Problem::new(Bzip2Kind::NotNormal).naming(entry.path()),
             Err(cause) => Problem::new(Bzip2Kind::CannotOpen).naming(entry.path()).naming(cause.to_string()),
         }
@@ -216,15 +216,20 @@ impl Bzip2 {
     }
 
     /// Opens the output for runs that don't replace files.
-    fn open_output(&self) -> Result<Output, Error> {
+    fn open_output(&self) -> Result<JobOutput, Error> {
         if self.options.action == Action::Test {
-            return Ok(Output::Nowhere);
+            return Ok(JobOutput::Nowhere);
         }
-        standard_stream(Standard::Output).map(Output::Stream)
+        standard_stream(Standard::Output).map(JobOutput::Stream)
     }
 
     /// Creates the file that replaces an opened input.
-    fn create(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenSource<'_>) -> Option<Job> {
+    fn create(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenSource<'_>,
+    ) -> Option<FileJob> {
         let directory = match cx.cache().open(&entry.node.source) {
             Ok(directory) => directory,
             Err(cause) => {
@@ -244,8 +249,9 @@ impl Bzip2 {
         let held = self.makes_room(cx, entry, (&directory, &name, &path), opened.stat)?;
         match NewFile::create(held, Arc::clone(&directory), &name) {
             Ok(file) => {
-                let ends = (Input::file(Arc::clone(opened.source), opened.stat.size), Output::File(file));
-                Some(Job::replacing(entry.clone(), path, ends, (directory, *opened.stat)))
+                let ends =
+                    (JobInput::file(Arc::clone(opened.source), opened.stat.size), JobOutput::File(file));
+                Some(FileJob::replacing(entry.clone(), path, ends, (directory, *opened.stat)))
             }
             Err(cause) => {
                 let problem = Problem::new(Bzip2Kind::CannotCreate).naming(path).naming(cause.to_string());
@@ -338,7 +344,7 @@ fn go<S: Stages<Bzip2>>(cx: &Context<'_, Bzip2>, stages: S, whole: bool) {
 }
 
 impl Tool for Bzip2 {
-    type Directory = Place;
+    type Directory = ContentSource;
     type File = ();
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -346,7 +352,7 @@ impl Tool for Bzip2 {
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
-        if entry.node.own == Place::StandardInput && entry.is_operand() {
+        if entry.node.own == ContentSource::StandardInput && entry.is_operand() {
             return Plan::Handle;
         }
         let suffix = names::suffix(entry.name().to_bytes());
@@ -379,13 +385,13 @@ impl Tool for Bzip2 {
         _cx: &Context<'_, Self>,
         _entry: &Entry<Self>,
         _opened: &OpenDir<'_>,
-    ) -> Enter<Place> {
-        Enter::Visit(Place::Files)
+    ) -> Enter<ContentSource> {
+        Enter::Visit(ContentSource::Files)
     }
 
     /// Handles inputs that can only be read sequentially.
     fn handle(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, _kind: EntryType) -> Handled {
-        let is_standard = entry.node.own == Place::StandardInput;
+        let is_standard = entry.node.own == ContentSource::StandardInput;
         let input = if is_standard {
             standard_input()
         } else {
@@ -393,11 +399,11 @@ impl Tool for Bzip2 {
             directory.and_then(|directory| open(&*directory, entry.name(), Open::READ.following().blocking()))
         };
         let name = if is_standard { STANDARD_INPUT.to_vec() } else { entry.path() };
-        let opened = input.and_then(|input| Ok((Input::stream(input), self.open_output()?)));
+        let opened = input.and_then(|input| Ok((JobInput::stream(input), self.open_output()?)));
         match opened {
             Ok((input, output)) => {
                 lock(&self.large).under_way += 1;
-                self.begin_job(cx, Job::passing(entry.clone(), name, input, output).settling(), false);
+                self.begin_job(cx, FileJob::passing(entry.clone(), name, input, output).settling(), false);
                 Handled::Deferred
             }
             Err(cause) => {
@@ -418,8 +424,8 @@ impl Tool for Bzip2 {
         } else {
             match self.open_output() {
                 Ok(output) => {
-                    let input = Input::file(Arc::clone(opened.source), opened.stat.size);
-                    Some(Job::passing(entry.clone(), entry.path(), input, output))
+                    let input = JobInput::file(Arc::clone(opened.source), opened.stat.size);
+                    Some(FileJob::passing(entry.clone(), entry.path(), input, output))
                 }
                 Err(cause) => {
                     cx.problem(Problem::new(FlowKind::ErrorWriting).naming("(stdout)").because(cause));
@@ -444,8 +450,8 @@ impl Tool for Bzip2 {
         Start::Done
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, _entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        let is_lost = matches!(failure, Failure::Classify(_) | Failure::OpenDir(_));
+    fn failed(&self, cx: &Context<'_, Self>, _entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
+        let is_lost = matches!(failure, EntryFailure::Classify(_) | EntryFailure::OpenDir(_));
         if is_lost || failure.is_before_open_file() {
             // It may be one that waited, so its turn passes on.
             self.call_next(cx);
@@ -478,11 +484,15 @@ impl Distributed for Bzip2 {
         Some(Self::new(postcard::from_bytes(init_message).ok()?, Making::default()))
     }
 
-    fn pack(&self, _own: &Place) -> Vec<u8> {
+    fn pack(&self, _own: &ContentSource) -> Vec<u8> {
         Vec::new()
     }
 
-    fn unpack(&self, _packed: &[u8], _arrivals: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
-        Ok(Place::Files)
+    fn unpack(
+        &self,
+        _packed: &[u8],
+        _arrivals: &ItemReceiver<'_>,
+    ) -> Result<ContentSource, (Vec<u8>, Error)> {
+        Ok(ContentSource::Files)
     }
 }

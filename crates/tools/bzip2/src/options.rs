@@ -39,7 +39,7 @@ pub struct Options {
     pub recursive: bool,
     /// Suppresses all but important errors.
     pub quiet: bool,
-    /// How much to report about each file.
+    /// Verbosity of the report on each file.
     pub verbosity: u8,
     /// Length of the longest name, to align verbose output.
     pub longest_name: usize,

@@ -20,9 +20,9 @@ const PRIVATE: Mode = Mode::new(0o600);
 #[derive(Clone, Default)]
 pub struct Making(Arc<Mutex<List>>);
 
-type List = Vec<Arc<Made>>;
+type List = Vec<Arc<CreatedOutput>>;
 
-struct Made {
+struct CreatedOutput {
     directory: Arc<Fd>,
     name: CString,
     file: Identity,
@@ -30,7 +30,7 @@ struct Made {
     is_whole: AtomicBool,
 }
 
-impl Made {
+impl CreatedOutput {
     /// True if its name still refers to it.
     fn is_there(&self) -> Result<bool, Error> {
         match stat_at(&*self.directory, &self.name) {
@@ -64,7 +64,7 @@ impl Making {
         OutputsGuard { making: self, list: lock(&self.0) }
     }
 
-    fn forget(&self, made: &Arc<Made>) {
+    fn forget(&self, made: &Arc<CreatedOutput>) {
         lock(&self.0).retain(|other| !Arc::ptr_eq(other, made));
     }
 }
@@ -82,7 +82,7 @@ impl OutputsGuard<'_> {
 }
 
 pub(super) struct NewFile {
-    made: Arc<Made>,
+    made: Arc<CreatedOutput>,
     fd: Fd,
     making: Making,
 }
@@ -99,8 +99,12 @@ impl NewFile {
                 return Err(cause);
             }
         };
-        let made =
-            Arc::new(Made { directory, name: name.to_owned(), file, is_whole: AtomicBool::new(false) });
+        let made = Arc::new(CreatedOutput {
+            directory,
+            name: name.to_owned(),
+            file,
+            is_whole: AtomicBool::new(false),
+        });
         held.list.push(Arc::clone(&made));
         Ok(Self { made, fd, making: held.making.clone() })
     }
@@ -146,7 +150,7 @@ impl NewFile {
 /// A complete output. While this exists, no other job of the run may overwrite the file, because
 /// its input may be removed.
 pub(super) struct WholeFile {
-    made: Arc<Made>,
+    made: Arc<CreatedOutput>,
     making: Making,
 }
 
@@ -163,7 +167,7 @@ impl Drop for WholeFile {
     }
 }
 
-pub(super) enum Output {
+pub(super) enum JobOutput {
     /// Output is discarded.
     Nowhere,
     /// Bytes are appended to a stream.
@@ -171,11 +175,11 @@ pub(super) enum Output {
     File(NewFile),
 }
 
-impl Output {
+impl JobOutput {
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         match self {
-            Output::Nowhere => Ok(()),
-            Output::Stream(fd) | Output::File(NewFile { fd, .. }) => write_all_on(fd, bytes),
+            JobOutput::Nowhere => Ok(()),
+            JobOutput::Stream(fd) | JobOutput::File(NewFile { fd, .. }) => write_all_on(fd, bytes),
         }
     }
 }

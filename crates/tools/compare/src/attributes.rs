@@ -4,81 +4,56 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use haul_flow::{Context, Entry};
-use haul_striping::{FileSystems, Striped, is_placement};
-use haul_sys::{Errno, Error, Fd, FileType, Pinned, Seek, Stat, get_xattr, list_xattrs, seek};
+use haul_striping::{FileSystems, is_placement};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Seek, Stat, seek};
 
 use super::CompareKind;
 use super::Comparer;
-use super::counterpart::{Pair, difference, second_path};
-use super::difference::{Difference, Has, Side, What};
+use super::counterpart::{StatPair, difference, second_path};
+use super::difference::{FoundDifference, Has, Side, What};
 use super::options::Attributes;
 
 /// The SELinux label, which is not compared: a copy gets the label of its location.
 const SECURITY_LABEL: &CStr = c"security.selinux";
 
-/// How an entry's attributes are read.
-pub(super) enum Object<'a> {
-    /// Through an open file.
-    Open(&'a Fd),
-    /// Through a pinned path, without following a symbolic link.
-    Pinned(Pinned),
-    /// Not at all.
-    Nowhere,
-}
-
 type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-impl Object<'_> {
-    /// Reads the extended attributes to compare: not the SELinux label, nor those that hold a
-    /// file's layout.
-    fn xattrs(&self, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
-        let names = match self {
-            Self::Open(file) => list_xattrs(file),
-            Self::Pinned(pinned) => pinned.list_xattrs(),
-            Self::Nowhere => return Ok(Xattrs::new()),
-        };
-        let names = match names {
-            // Some kernels and sandboxes lack the call.
-            Err(cause) if cause.is(Errno::NOSYS) => return Ok(Xattrs::new()),
-            names => names?,
-        };
-        let how = match self {
-            Self::Open(file) => systems.striped(file, device),
-            Self::Pinned(pinned) => systems.striped(pinned.descriptor(), device),
-            Self::Nowhere => Striped::No,
-        };
-        let mut xattrs = Xattrs::new();
-        for key in names.iter() {
-            if key == SECURITY_LABEL || is_placement(how, key) {
-                continue;
-            }
-            let value = match self {
-                Self::Open(file) => get_xattr(file, key),
-                Self::Pinned(pinned) => pinned.get_xattr(key),
-                Self::Nowhere => continue,
-            };
-            match value {
-                Ok(value) => {
-                    xattrs.insert(key.to_bytes().to_vec(), value);
-                }
-                // Removed since it was listed.
-                Err(cause) if cause.is(Errno::NODATA) => {}
-                Err(cause) => return Err(cause),
-            }
+/// Reads the extended attributes to compare: not the SELinux label, nor those that hold a file's
+/// layout.
+fn read_xattrs(file: FileRef<'_>, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
+    let names = match file.list_xattrs() {
+        // Some kernels and sandboxes lack the call.
+        Err(cause) if cause.is(Errno::NOSYS) => return Ok(Xattrs::new()),
+        names => names?,
+    };
+    let how = systems.striped(file.descriptor(), device);
+    let mut xattrs = Xattrs::new();
+    for key in names.iter() {
+        if key == SECURITY_LABEL || is_placement(how, key) {
+            continue;
         }
-        Ok(xattrs)
+        match file.get_xattr(key) {
+            Ok(value) => {
+                xattrs.insert(key.to_bytes().to_vec(), value);
+            }
+            // Removed since it was listed.
+            Err(cause) if cause.is(Errno::NODATA) => {}
+            Err(cause) => return Err(cause),
+        }
     }
+    Ok(xattrs)
 }
 
 impl Comparer {
-    /// Compares the requested attributes of an entry and its counterpart.
+    /// Compares the requested attributes of an entry and its counterpart. Those that are not in
+    /// `pair` are skipped for a file that is not held.
     pub(super) fn attributes(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        pair: &Pair,
-        (first, second): (&Object<'_>, &Object<'_>),
-    ) -> Vec<Difference> {
+        pair: &StatPair,
+        [first, second]: [Option<FileRef<'_>>; 2],
+    ) -> Vec<FoundDifference> {
         let asked = self.options.attributes;
         if asked.is_empty() {
             return Vec::new();
@@ -87,9 +62,11 @@ impl Comparer {
         of_stat(asked, pair, |what| differences.push(difference(entry, what)));
         let trouble = |kind: CompareKind, path: Vec<u8>, cause: Error| Self::trouble(cx, kind, path, cause);
         if asked.contains(Attributes::XATTR) {
-            let first = first.xattrs(&self.systems, pair.first.identity.device);
-            let second = second.xattrs(&self.systems, pair.second.identity.device);
-            match (first, second) {
+            let read = |file: Option<FileRef<'_>>, device| {
+                file.map_or(Ok(Xattrs::new()), |file| read_xattrs(file, &self.systems, device))
+            };
+            let xattrs = (read(first, pair.first.identity.device), read(second, pair.second.identity.device));
+            match xattrs {
                 (Ok(first), Ok(second)) => {
                     of_xattrs(&first, &second, |what| differences.push(difference(entry, what)));
                 }
@@ -97,7 +74,7 @@ impl Comparer {
                 (_, Err(cause)) => trouble(CompareKind::CannotReadXattrs, second_path(entry), cause),
             }
         }
-        if let (true, Object::Open(first), Object::Open(second)) =
+        if let (true, Some(FileRef::Open(first)), Some(FileRef::Open(second))) =
             (asked.contains(Attributes::HOLES), first, second)
             && pair.first.kind == FileType::Regular
         {
@@ -112,32 +89,32 @@ impl Comparer {
 }
 
 /// Compares the attributes in two `stat` results.
-fn of_stat(asked: Attributes, Pair { first, second }: &Pair, mut tell: impl FnMut(What)) {
+fn of_stat(asked: Attributes, StatPair { first, second }: &StatPair, mut emit: impl FnMut(What)) {
     let both = |of: fn(&Stat) -> (u32, u32)| (of(first), of(second));
     // The mode of a symbolic link is meaningless.
     if asked.contains(Attributes::MODE) && first.kind != FileType::Symlink && first.mode != second.mode {
-        tell(What::Mode(first.mode.bits(), second.mode.bits()));
+        emit(What::Mode(first.mode.bits(), second.mode.bits()));
     }
     let (first_owner, second_owner) = both(|stat| (stat.owner, stat.group));
     if asked.contains(Attributes::OWNERSHIP) && first_owner != second_owner {
-        tell(What::Owner(first_owner, second_owner));
+        emit(What::Owner(first_owner, second_owner));
     }
     if asked.contains(Attributes::TIMESTAMPS) && first.modified != second.modified {
         let [first, second] = [first, second].map(|stat| (stat.modified.seconds, stat.modified.nanoseconds));
-        tell(What::Modified(first, second));
+        emit(What::Modified(first, second));
     }
 }
 
-fn of_xattrs(first: &Xattrs, second: &Xattrs, mut tell: impl FnMut(What)) {
+fn of_xattrs(first: &Xattrs, second: &Xattrs, mut emit: impl FnMut(What)) {
     for (key, value) in first {
         match second.get(key) {
-            None => tell(What::Xattr(key.clone(), Has::Only(Side::First))),
-            Some(other) if other != value => tell(What::Xattr(key.clone(), Has::Both)),
+            None => emit(What::Xattr(key.clone(), Has::Only(Side::First))),
+            Some(other) if other != value => emit(What::Xattr(key.clone(), Has::Both)),
             Some(_) => {}
         }
     }
     for key in second.keys().filter(|key| !first.contains_key(*key)) {
-        tell(What::Xattr(key.clone(), Has::Only(Side::Second)));
+        emit(What::Xattr(key.clone(), Has::Only(Side::Second)));
     }
 }
 
@@ -156,7 +133,7 @@ fn holes_differ((first, second): (&Fd, &Fd), size: u64) -> Result<Option<u64>, E
     Ok(None)
 }
 
-/// Returns the start of the next data or hole. If the file system can't tell, everything is data.
+/// Returns the start of the next data or hole. If the file system doesn't know, everything is data.
 pub(super) fn next(file: &Fd, what: Seek, position: u64, size: u64) -> Result<u64, Error> {
     match seek(file, what, position) {
         Ok(entry) => Ok(entry.unwrap_or(size).min(size)),
@@ -176,12 +153,12 @@ mod tests {
         let of = |pairs: &[(&[u8], &[u8])]| -> Xattrs {
             pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
         };
-        let mut told = Vec::new();
+        let mut emitted = Vec::new();
         of_xattrs(
             &of(&[(b"a", b"1"), (b"b", b"1"), (b"c", b"1")]),
             &of(&[(b"b", b"1"), (b"c", b"2"), (b"d", b"")]),
             |what| {
-                told.push(what);
+                emitted.push(what);
             },
         );
         let wanted = [
@@ -189,6 +166,6 @@ mod tests {
             What::Xattr(b"c".to_vec(), Has::Both),
             What::Xattr(b"d".to_vec(), Has::Only(Side::Second)),
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(emitted, wanted);
     }
 }

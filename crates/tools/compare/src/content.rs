@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Block, Context, Entry, EntryOutcome, OpenFile, OpenSource, Problem, Start};
-use haul_sys::{Error, Fd, Open, Stat, read_all, stat};
+use haul_sys::{Error, Fd, FileRef, Open, Stat, read_all, stat};
 
 use super::CompareKind;
 use super::Comparer;
-use super::attributes::Object;
-use super::counterpart::{Pair, difference, second_path};
+use super::counterpart::{StatPair, difference, second_path};
 use super::difference::What;
 use super::findings::EntryResult;
 use super::ranges::{Ranges, mismatch};
@@ -73,7 +72,7 @@ impl Comparer {
             let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
             result.differences.push(difference(entry, What::Size(sizes.0, sizes.1)));
             self.add_attributes(cx, entry, &pair, (opened.source, &second), &mut result);
-            Self::tell(cx, entry, &result);
+            Self::emit_result(cx, entry, &result);
             Self::close(cx, second, || second_path(entry));
             return Start::Done;
         }
@@ -118,10 +117,10 @@ impl Comparer {
                 return false;
             }
         };
-        let pair = Pair { first: file.stat, second: own.second_stat };
+        let pair = StatPair { first: file.stat, second: own.second_stat };
         let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
         result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
-        self.conclude(cx, entry, &pair, (&file.source, &own.second), result)
+        self.complete(cx, entry, &pair, (&file.source, &own.second), result)
     }
 
     /// Returns the first difference, once all blocks are compared. The counterpart must end
@@ -139,12 +138,12 @@ impl Comparer {
     }
 
     /// Emits the result for two files that were read to the end, and reports those that changed
-    /// meanwhile. Returns true if neither did, and their attributes could be read.
-    pub(super) fn conclude(
+    /// while they were read. Returns true if neither did, and their attributes could be read.
+    pub(super) fn complete(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        pair: &Pair,
+        pair: &StatPair,
         (first, second): (&Fd, &Fd),
         mut result: EntryResult,
     ) -> bool {
@@ -158,7 +157,7 @@ impl Comparer {
             }
         }
         self.add_attributes(cx, entry, pair, (first, second), &mut result);
-        Self::tell(cx, entry, &result);
+        Self::emit_result(cx, entry, &result);
         cx.errors() == errors_before
     }
 
@@ -166,12 +165,12 @@ impl Comparer {
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        pair: &Pair,
+        pair: &StatPair,
         (first, second): (&Fd, &Fd),
         result: &mut EntryResult,
     ) {
-        let objects = (&Object::Open(first), &Object::Open(second));
-        result.differences.extend(self.attributes(cx, entry, pair, objects));
+        let files = [first, second].map(|file| Some(FileRef::Open(file)));
+        result.differences.extend(self.attributes(cx, entry, pair, files));
     }
 
     pub(super) fn close(cx: &Context<'_, Self>, file: Fd, path: impl FnOnce() -> Vec<u8>) {

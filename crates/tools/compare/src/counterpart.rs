@@ -9,30 +9,30 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem};
-use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, Names, Open, Stat};
-use haul_sys::{open, stat_at, stat_path};
+use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, NameArena, Open, Stat};
+use haul_sys::{open, stat_at, stat_followed};
 
 use super::CompareKind;
 use super::Comparer;
-use super::difference::{Difference, EntryKind, Side, What};
+use super::difference::{EntryKind, FoundDifference, Side, What};
 use super::findings::{EntryResult, Linked};
 use super::options::Attributes;
 
 /// The counterpart of a directory in the first tree.
-pub struct Counterpart {
+pub struct CounterpartDirectory {
     pub(super) held: Arc<DirHandle>,
     /// Name of an operand's counterpart, which may differ from the operand's.
     pub(super) name: Option<CString>,
 }
 
-impl Counterpart {
+impl CounterpartDirectory {
     pub(super) fn name<'a>(&'a self, entry: &'a Entry<Comparer>) -> &'a CStr {
         self.name.as_deref().unwrap_or_else(|| entry.name())
     }
 }
 
 /// The `stat` results of an entry and its counterpart.
-pub(super) struct Pair {
+pub(super) struct StatPair {
     pub(super) first: Stat,
     pub(super) second: Stat,
 }
@@ -43,8 +43,8 @@ pub(super) fn second_path(entry: &Entry<Comparer>) -> Vec<u8> {
 }
 
 /// Creates a difference between an entry and its counterpart.
-pub(super) fn difference(entry: &Entry<Comparer>, what: What) -> Difference {
-    Difference { first: entry.path(), second: second_path(entry), what }
+pub(super) fn difference(entry: &Entry<Comparer>, what: What) -> FoundDifference {
+    FoundDifference { first: entry.path(), second: second_path(entry), what }
 }
 
 /// Creates the difference for an entry that exists on one side only.
@@ -62,26 +62,26 @@ impl Comparer {
         cx.problem(Problem::new(kind).naming(path).because(cause));
     }
 
-    pub(super) fn tell(cx: &Context<'_, Self>, entry: &Entry<Self>, result: &EntryResult) {
+    pub(super) fn emit_result(cx: &Context<'_, Self>, entry: &Entry<Self>, result: &EntryResult) {
         if !result.is_empty() {
             cx.emit(entry, postcard::to_allocvec(result).unwrap_or_default());
         }
     }
 
-    pub(super) fn tell_one(cx: &Context<'_, Self>, entry: &Entry<Self>, what: What) {
+    pub(super) fn emit_difference(cx: &Context<'_, Self>, entry: &Entry<Self>, what: What) {
         let differences = vec![difference(entry, what)];
-        Self::tell(cx, entry, &EntryResult { differences, linked: None });
+        Self::emit_result(cx, entry, &EntryResult { differences, linked: None });
     }
 
     /// Looks up an entry's counterpart. Returns `None` if nothing is left to compare: the
     /// counterpart is missing or of another type, which is a difference; it is the same file; or it
     /// can't be examined, which is reported.
-    pub(super) fn pair(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, first: &Stat) -> Option<Pair> {
+    pub(super) fn pair(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, first: &Stat) -> Option<StatPair> {
         let second = match self.look(cx, entry) {
             Ok(second) => second,
             Err(cause) if cause.is(Errno::NOENT) && !entry.is_operand() => {
                 let what = only(entry.node.source.path(), entry.name(), Side::First);
-                Self::tell_one(cx, entry, what);
+                Self::emit_difference(cx, entry, what);
                 return None;
             }
             Err(cause) => {
@@ -90,16 +90,16 @@ impl Comparer {
             }
         };
         if second.kind != first.kind {
-            Self::tell_one(cx, entry, What::Types(kind(first), kind(&second)));
+            Self::emit_difference(cx, entry, What::Types(kind(first), kind(&second)));
             return None;
         }
-        let pair = Pair { first: *first, second };
+        let pair = StatPair { first: *first, second };
         if pair.second.identity != pair.first.identity {
             return Some(pair);
         }
         // Its hard links may still differ between the trees.
         if let Some(linked) = self.linked(entry, &pair) {
-            Self::tell(cx, entry, &EntryResult { differences: Vec::new(), linked: Some(linked) });
+            Self::emit_result(cx, entry, &EntryResult { differences: Vec::new(), linked: Some(linked) });
         }
         None
     }
@@ -108,11 +108,7 @@ impl Comparer {
         let counterpart = &entry.node.own;
         let directory = cx.cache().open(&counterpart.held)?;
         let name = counterpart.name(entry);
-        if self.follows_here(entry) {
-            stat_path(Some(&*directory), name, true)
-        } else {
-            stat_at(&*directory, name)
-        }
+        if self.follows_here(entry) { stat_followed(&*directory, name) } else { stat_at(&*directory, name) }
     }
 
     /// Opens an entry's counterpart, a file or a directory.
@@ -134,7 +130,7 @@ impl Comparer {
 
     /// Returns a record for the hard-link comparison, if that is requested and either file has
     /// several names.
-    pub(super) fn linked(&self, entry: &Entry<Self>, pair: &Pair) -> Option<Linked> {
+    pub(super) fn linked(&self, entry: &Entry<Self>, pair: &StatPair) -> Option<Linked> {
         let several = pair.first.links > 1 || pair.second.links > 1;
         let several = several && pair.first.kind != FileType::Directory;
         let compared = self.options.attributes.contains(Attributes::LINKS);
@@ -152,11 +148,11 @@ impl Comparer {
         entry: &Entry<Self>,
         fd: Arc<Fd>,
         stat: &Stat,
-    ) -> Counterpart {
+    ) -> CounterpartDirectory {
         let above = &entry.node.own;
         let how = if self.follows_here(entry) { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let held = cx.cache().hold(&above.held, above.name(entry), how, stat.identity, Some(fd));
-        Counterpart { held, name: None }
+        CounterpartDirectory { held, name: None }
     }
 
     /// Finds the names that only the second of two directories has.
@@ -169,7 +165,7 @@ impl Comparer {
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
         second: &Fd,
-    ) -> Vec<Difference> {
+    ) -> Vec<FoundDifference> {
         let Ok(source) = opened.source else { return Vec::new() };
         let scope = opened.scope.map(Arc::as_ref);
         let listed = self.readers.with(DirectoryReader::default, |reader| {
@@ -188,7 +184,7 @@ impl Comparer {
                     let directory = second_path(entry);
                     let [first, second] =
                         [&entry.path(), &directory].map(|path| joined(path, name.to_bytes()));
-                    Difference { first, second, what: only(directory, name, Side::Second) }
+                    FoundDifference { first, second, what: only(directory, name, Side::Second) }
                 })
                 .collect(),
             Err((path, cause)) => {
@@ -199,8 +195,8 @@ impl Comparer {
     }
 }
 
-fn list(reader: &mut DirectoryReader, directory: &Fd) -> Result<Names, Error> {
-    let mut names = Names::new();
+fn list(reader: &mut DirectoryReader, directory: &Fd) -> Result<NameArena, Error> {
+    let mut names = NameArena::new();
     while reader.read(directory, &mut names, usize::MAX)? {}
     Ok(names)
 }
@@ -217,7 +213,7 @@ pub(super) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the entries that are only in the second list.
-fn only_in<'a>(first: &Names, second: &'a Names) -> impl Iterator<Item = (&'a CStr, EntryType)> {
+fn only_in<'a>(first: &NameArena, second: &'a NameArena) -> impl Iterator<Item = (&'a CStr, EntryType)> {
     let known: HashSet<&CStr> = (0..first.len()).map(|index| first.name(index)).collect();
     let theirs = (0..second.len()).map(|index| (second.name(index), second.entry(index).kind));
     let unknown: Vec<_> = theirs.filter(|(name, _)| !known.contains(name)).collect();

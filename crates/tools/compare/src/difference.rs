@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use haul_flow::{Line, Problem};
+use haul_flow::{OutputLine, Problem};
 use haul_sys::{FileType, device_parts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl EntryKind {
     }
 }
 
-/// Which side has an extended attribute.
+/// The side, or sides, that have an extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Has {
     Only(Side),
@@ -49,7 +49,7 @@ pub(super) enum Has {
     Both,
 }
 
-/// How two entries differ.
+/// A difference between two entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum What {
     /// One of them is missing; holds the directory and name on the side that has it.
@@ -106,7 +106,7 @@ impl What {
         }
     }
 
-    /// Words what follows "differ:".
+    /// Returns the text after "differ:".
     fn remark(&self) -> Vec<u8> {
         match (self, self.values()) {
             (Self::Content(at) | Self::Named(at, _) | Self::Ends(_, at, ..), _) => {
@@ -145,7 +145,7 @@ fn printable(name: &[u8]) -> String {
 
 /// A difference, with the paths to report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Difference {
+pub(super) struct FoundDifference {
     /// Path in the first tree, as the user would write it.
     pub(super) first: Vec<u8>,
     /// Path in the second tree.
@@ -153,7 +153,7 @@ pub(super) struct Difference {
     pub(super) what: What,
 }
 
-impl Difference {
+impl FoundDifference {
     /// Orders differences by path, with a directory's content right after the directory.
     pub(super) fn order(&self, other: &Self) -> Ordering {
         // Names contain no NUL, so slashes ranked as NUL sort before any longer sibling.
@@ -171,8 +171,8 @@ impl Difference {
         size_of::<Self>() + self.first.len() + self.second.len() + more
     }
 
-    pub(super) fn line(&self, briefly: bool) -> Line {
-        let line = |kind: CompareKind, names: Vec<Vec<u8>>| Line::new(kind, names);
+    pub(super) fn line(&self, briefly: bool) -> OutputLine {
+        let line = |kind: CompareKind, names: Vec<Vec<u8>>| OutputLine::new(kind, names);
         let both = || vec![self.first.clone(), self.second.clone()];
         match &self.what {
             What::OnlyIn(_, directory, name) => {
@@ -264,15 +264,15 @@ fn name(bytes: &[u8]) -> Value {
 mod tests {
     use super::*;
 
-    fn difference(path: &[u8], what: What) -> Difference {
-        Difference { first: [b"a/", path].concat(), second: [b"b/", path].concat(), what }
+    fn difference(path: &[u8], what: What) -> FoundDifference {
+        FoundDifference { first: [b"a/", path].concat(), second: [b"b/", path].concat(), what }
     }
 
     #[test]
     fn what_is_in_a_directory_comes_right_behind_it() {
         let mut paths =
             [&b"x-y"[..], b"x/b", b"x", b"x.c", b"x/a/z", b"x/a"].map(|path| difference(path, What::Links));
-        paths.sort_by(Difference::order);
+        paths.sort_by(FoundDifference::order);
         let sorted = paths.map(|difference| String::from_utf8(difference.first).unwrap());
         assert_eq!(sorted, ["a/x", "a/x/a", "a/x/a/z", "a/x/b", "a/x-y", "a/x.c"]);
     }

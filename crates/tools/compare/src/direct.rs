@@ -1,12 +1,12 @@
 //! Compares from the device: files are read past the page cache (`O_DIRECT`).
 //!
-//! What was written is compared as it is stored, not as it is in memory. Direct reads begin at
+//! Written data is compared as it is stored, not as it is cached. Direct reads begin at
 //! multiples of a sector and ask for whole sectors, so the last one reaches beyond the file.
 
 use haul_flow::{BLOCK_BYTES, Context, Entry, OpenSource, Tally};
-use haul_sys::{Buffer, Cache, Errno, Error, Fd, Operation, bypass_cache, direct_alignment, read};
+use haul_sys::{Buffer, CacheMode, Errno, Error, Fd, Operation, bypass_cache, direct_alignment, read};
 
-use super::counterpart::{Pair, difference};
+use super::counterpart::{StatPair, difference};
 use super::difference::{Side, What};
 use super::findings::EntryResult;
 use super::ranges::mismatch;
@@ -39,7 +39,7 @@ pub(super) fn read_direct(
     let whole = length.next_multiple_of(SECTOR_BYTES).min(buffer.capacity());
     let mut done = 0;
     while done < length {
-        let more = read(file, offset + done as u64, &mut buffer.bytes_mut()[done..whole], Cache::Keep)?;
+        let more = read(file, offset + done as u64, &mut buffer.bytes_mut()[done..whole], CacheMode::Keep)?;
         done += more;
         // A part of a sector is read only at EOF, and the next offset would not be aligned.
         if more == 0 || !more.is_multiple_of(SECTOR_BYTES) {
@@ -51,7 +51,7 @@ pub(super) fn read_direct(
 
 impl Comparer {
     /// Makes both files direct. Returns false if that is impossible, which is reported: a
-    /// comparison with what is in memory is not what was asked for.
+    /// comparison with cached data is not the requested one.
     pub(super) fn bypasses_cache(
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
@@ -75,7 +75,7 @@ impl Comparer {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         (opened, second): (&OpenSource<'_>, &Fd),
-        pair: &Pair,
+        pair: &StatPair,
     ) {
         let new = || Buffer::new(BLOCK_BYTES);
         let outcome = self.buffers.with(new, |one| {
@@ -86,7 +86,7 @@ impl Comparer {
             Ok(at) => {
                 let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, pair) };
                 result.differences.extend(at.map(|at| difference(entry, What::Content(at))));
-                self.conclude(cx, entry, pair, (opened.source, second), result);
+                self.complete(cx, entry, pair, (opened.source, second), result);
             }
             Err((side, cause)) => {
                 let path = if side == Side::First { entry.path() } else { second_path(entry) };

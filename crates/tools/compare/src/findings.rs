@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::{Problem, Report, Standard, lock};
+use haul_flow::{Problem, Reporter, Standard, lock};
 use haul_sys::Identity;
 use serde::{Deserialize, Serialize};
 
 use super::CompareKind;
-use super::difference::{Difference, What};
-use super::options::{Listing, Options};
+use super::difference::{FoundDifference, What};
+use super::options::{DifferenceListing, Options};
 
 /// Maximum size of differences kept for sorting, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -31,7 +31,7 @@ pub(super) struct Linked {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EntryResult {
-    pub(super) differences: Vec<Difference>,
+    pub(super) differences: Vec<FoundDifference>,
     pub(super) linked: Option<Linked>,
 }
 
@@ -42,30 +42,30 @@ impl EntryResult {
 }
 
 #[derive(Default)]
-pub(super) struct Findings {
+pub(super) struct DifferenceLog {
     kept: Mutex<Kept>,
     different: AtomicBool,
 }
 
 #[derive(Default)]
 struct Kept {
-    differences: Vec<Difference>,
+    differences: Vec<FoundDifference>,
     /// Grows with the number of hard-linked names.
     linked: Vec<Linked>,
     bytes: usize,
     overflowed: bool,
 }
 
-impl Findings {
-    pub(super) fn take(&self, result: EntryResult, options: &Options, report: &dyn Report) {
+impl DifferenceLog {
+    pub(super) fn take(&self, result: EntryResult, options: &Options, report: &dyn Reporter) {
         if !result.differences.is_empty() {
             self.different.store(true, Ordering::Relaxed);
         }
-        if options.listing == Listing::Nothing && result.linked.is_none() {
+        if options.listing == DifferenceListing::Nothing && result.linked.is_none() {
             return;
         }
         let mut kept = lock(&self.kept);
-        kept.bytes += result.differences.iter().map(Difference::weight).sum::<usize>();
+        kept.bytes += result.differences.iter().map(FoundDifference::weight).sum::<usize>();
         kept.differences.extend(result.differences);
         kept.linked.extend(result.linked);
         if kept.bytes > KEPT_BYTES_MAX {
@@ -73,7 +73,7 @@ impl Findings {
                 report.problem(Problem::new(CompareKind::TooMany).as_warning());
             }
             kept.overflowed = true;
-            tell(&mut kept, options, report);
+            print_kept(&mut kept, options, report);
         }
     }
 
@@ -82,8 +82,8 @@ impl Findings {
         self.different.load(Ordering::Relaxed)
     }
 
-    /// Emits what is still kept. Returns true if anything differs.
-    pub(super) fn finish(&self, options: &Options, report: &dyn Report) -> bool {
+    /// Emits the remaining differences. Returns true if there were any.
+    pub(super) fn finish(&self, options: &Options, report: &dyn Reporter) -> bool {
         let mut kept = lock(&self.kept);
         let linked = std::mem::take(&mut kept.linked);
         let linked = differently_linked(linked);
@@ -91,26 +91,26 @@ impl Findings {
             self.different.store(true, Ordering::Relaxed);
         }
         kept.differences.extend(linked);
-        tell(&mut kept, options, report);
+        print_kept(&mut kept, options, report);
         self.are_different()
     }
 }
 
-/// Emits what is kept, in order.
-fn tell(kept: &mut Kept, options: &Options, report: &dyn Report) {
+/// Prints the kept differences, in order.
+fn print_kept(kept: &mut Kept, options: &Options, report: &dyn Reporter) {
     // A stable sort keeps the differences of one entry in the order in which they were found.
-    kept.differences.sort_by(Difference::order);
-    let mut before: Option<Difference> = None;
+    kept.differences.sort_by(FoundDifference::order);
+    let mut before: Option<FoundDifference> = None;
     for difference in kept.differences.drain(..) {
         match options.listing {
-            Listing::Nothing => {}
-            Listing::Brief if before.as_ref().is_some_and(|before| difference.repeats(before)) => {}
-            Listing::Brief => report.line(difference.line(true)),
-            Listing::Full => match difference.end_of_file() {
+            DifferenceListing::Nothing => {}
+            DifferenceListing::Brief if before.as_ref().is_some_and(|before| difference.repeats(before)) => {}
+            DifferenceListing::Brief => report.line(difference.line(true)),
+            DifferenceListing::Full => match difference.end_of_file() {
                 Some(problem) => report.problem(problem),
                 None => report.line(difference.line(false)),
             },
-            Listing::Json => report.output(Standard::Output, &difference.json()),
+            DifferenceListing::Json => report.output(Standard::Output, &difference.json()),
         }
         before = Some(difference);
     }
@@ -121,7 +121,7 @@ fn tell(kept: &mut Kept, options: &Options, report: &dyn Report) {
 ///
 /// A group is identified by its first name in path order. A name differs if its groups in the two
 /// trees are identified by different names.
-fn differently_linked(mut linked: Vec<Linked>) -> Vec<Difference> {
+fn differently_linked(mut linked: Vec<Linked>) -> Vec<FoundDifference> {
     linked.sort_by(|one, another| one.first.cmp(&another.first));
     let (mut first_groups, mut second_groups) = (HashMap::new(), HashMap::new());
     let mut different = Vec::new();
@@ -129,7 +129,7 @@ fn differently_linked(mut linked: Vec<Linked>) -> Vec<Difference> {
         let first = *first_groups.entry(name.files.0).or_insert(index);
         let second = *second_groups.entry(name.files.1).or_insert(index);
         if first != second {
-            different.push(Difference { first: name.first, second: name.second, what: What::Links });
+            different.push(FoundDifference { first: name.first, second: name.second, what: What::Links });
         }
     }
     different

@@ -11,7 +11,7 @@
 //!
 //! Promises: in trees, only regular files, directories and links are opened, and nothing is
 //! written. Whatever could not be compared is reported and makes the comparison fail. Equality is
-//! only claimed for what was compared.
+//! only claimed for compared data.
 
 mod attributes;
 mod content;
@@ -29,28 +29,27 @@ use std::sync::Arc;
 
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Finished,
-    FlowKind, Handled, OpenDir, OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem, Report, Reported,
-    Session, Settings, Split, Start, Status, Tool, Write,
+    Block, Config, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, Executor,
+    Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem,
+    Reported, Reporter, Session, Settings, Split, Start, Status, Tool, Write,
 };
 use haul_striping::FileSystems;
 use haul_sys::{
-    Buffer, DirectoryReader, EntryType, Error, Fd, FileType, Open, Pinned, read_link, stat, stat_at,
-    stat_path,
+    Buffer, DirectoryReader, EntryType, Error, Fd, FileRef, FileType, Open, Pinned, read_link, stat, stat_at,
+    stat_followed, stat_path,
 };
 
 pub use kind::CompareKind;
-pub use options::{Attributes, Listing, Operands, Options};
+pub use options::{Attributes, DifferenceListing, Operands, Options};
 
-use attributes::Object;
 use content::Compared;
-use counterpart::{Counterpart, Pair, difference, joined, second_path};
+use counterpart::{CounterpartDirectory, StatPair, difference, joined, second_path};
 use difference::What;
-use findings::{EntryResult, Findings};
+use findings::{DifferenceLog, EntryResult};
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CompareOutcome {
     /// Everything is equal.
     Same,
     /// Something differs.
@@ -69,8 +68,8 @@ pub fn run_by(
     operands: &Operands,
     options: &Options,
     config: &Config,
-    report: &dyn Report,
-) -> Result<Outcome, Problem> {
+    report: &dyn Reporter,
+) -> Result<CompareOutcome, Problem> {
     if let Some((first, second)) = streams(operands)? {
         return streams::compare((&first, &second), options, report);
     }
@@ -81,9 +80,9 @@ pub fn run_by(
     let status = session.run(executor, &tool, Vec::new(), [operand]);
     let different = tool.findings.finish(options, report);
     Ok(match (status, different) {
-        (Status::Failure, _) => Outcome::Failure,
-        (Status::Success, true) => Outcome::Different,
-        (Status::Success, false) => Outcome::Same,
+        (Status::Failure, _) => CompareOutcome::Failure,
+        (Status::Success, true) => CompareOutcome::Different,
+        (Status::Success, false) => CompareOutcome::Same,
     })
 }
 
@@ -128,13 +127,13 @@ fn resolved(operands: &Operands) -> Result<(CString, CString), Problem> {
     })
 }
 
-fn operand(session: &Session<'_>, operands: &Operands) -> Result<Operand<Counterpart>, Problem> {
+fn operand(session: &Session<'_>, operands: &Operands) -> Result<Operand<CounterpartDirectory>, Problem> {
     let (first, second) = resolved(operands)?;
     let place = Split::of(&second)
         .hold(&session.cache)
         .map_err(|cause| Problem::new(FlowKind::CannotAccess).naming(second.to_bytes()).because(cause))?;
     let name = CString::new(Split::of(&second).name).unwrap_or_default();
-    session.operand(&first, Counterpart { held: place, name: Some(name) })
+    session.operand(&first, CounterpartDirectory { held: place, name: Some(name) })
 }
 
 /// Returns the path in a directory for the last component of another path.
@@ -146,7 +145,7 @@ fn below(directory: &CStr, path: &CStr) -> CString {
 /// A comparison, as the framework drives it.
 pub struct Comparer {
     options: Options,
-    findings: Findings,
+    findings: DifferenceLog,
     buffers: Pool<Buffer>,
     readers: Pool<DirectoryReader>,
     systems: FileSystems,
@@ -156,7 +155,7 @@ impl Comparer {
     fn new(options: Options) -> Self {
         Self {
             options,
-            findings: Findings::default(),
+            findings: DifferenceLog::default(),
             buffers: Pool::default(),
             readers: Pool::default(),
             systems: FileSystems::default(),
@@ -165,7 +164,7 @@ impl Comparer {
 
     /// True if the exit status is already decided and nothing else is wanted.
     fn is_decided(&self) -> bool {
-        self.options.listing == Listing::Nothing && self.findings.are_different()
+        self.options.listing == DifferenceListing::Nothing && self.findings.are_different()
     }
 
     /// Counts an entry that was compared, unless this worker has reported an error since it had
@@ -186,7 +185,7 @@ impl Comparer {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Counterpart> {
+    ) -> Enter<CounterpartDirectory> {
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(CompareKind::Loop).naming(entry.path()));
             return Enter::Done;
@@ -205,10 +204,10 @@ impl Comparer {
                 return Enter::Done;
             }
         };
-        let object = opened.source.map_or(Object::Nowhere, |source| Object::Open(source));
-        let mut differences = self.attributes(cx, entry, &pair, (&object, &Object::Open(&second)));
+        let files = [opened.source.ok().map(|source| FileRef::Open(source)), Some(FileRef::Open(&second))];
+        let mut differences = self.attributes(cx, entry, &pair, files);
         differences.extend(self.only_in_second(cx, entry, opened, &second));
-        Self::tell(cx, entry, &EntryResult { differences, linked: None });
+        Self::emit_result(cx, entry, &EntryResult { differences, linked: None });
         Enter::Visit(self.hold(cx, entry, Arc::new(second), &second_stat))
     }
 
@@ -221,7 +220,7 @@ impl Comparer {
         };
         let follow = kind != EntryType::Symlink && self.follows_here(entry);
         let looked = match follow {
-            true => stat_path(Some(&*directory), entry.name(), true),
+            true => stat_followed(&*directory, entry.name()),
             false => stat_at(&*directory, entry.name()),
         };
         let first = match looked {
@@ -237,19 +236,20 @@ impl Comparer {
         let pin = || -> haul_sys::Result<_> {
             let counterpart = cx.cache().open(&entry.node.own.held)?;
             let second = Pinned::open(&*counterpart, entry.node.own.name(entry))?;
-            Ok((Object::Pinned(Pinned::open(&*directory, entry.name())?), Object::Pinned(second)))
+            Ok([Some(Pinned::open(&*directory, entry.name())?), Some(second)])
         };
         // A pin does not follow links.
-        let objects = match follow || self.options.attributes.is_empty() {
-            true => Ok((Object::Nowhere, Object::Nowhere)),
+        let pinned = match follow || self.options.attributes.is_empty() {
+            true => Ok([None, None]),
             false => pin(),
         };
-        let objects = match objects {
-            Ok(objects) => objects,
+        let pinned = match pinned {
+            Ok(pinned) => pinned,
             Err(cause) => return Self::trouble(cx, CompareKind::CannotStat, entry.path(), cause),
         };
-        result.differences.extend(self.attributes(cx, entry, &pair, (&objects.0, &objects.1)));
-        Self::tell(cx, entry, &result);
+        let files = pinned.each_ref().map(|pinned| pinned.as_ref().map(FileRef::Pinned));
+        result.differences.extend(self.attributes(cx, entry, &pair, files));
+        Self::emit_result(cx, entry, &result);
         let is_link = first.kind == FileType::Symlink;
         let outcome = if is_link { EntryOutcome::Symlink } else { EntryOutcome::Special };
         Self::count(cx, entry, outcome, errors_before);
@@ -260,7 +260,7 @@ impl Comparer {
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
-        Pair { first, second }: &Pair,
+        StatPair { first, second }: &StatPair,
         directory: &Fd,
     ) -> Result<Option<What>, (Vec<u8>, Error)> {
         match first.kind {
@@ -285,7 +285,7 @@ impl Comparer {
 }
 
 impl Tool for Comparer {
-    type Directory = Counterpart;
+    type Directory = CounterpartDirectory;
     type File = Compared;
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -310,7 +310,7 @@ impl Tool for Comparer {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Counterpart> {
+    ) -> Enter<CounterpartDirectory> {
         let errors_before = cx.errors();
         let enter = self.enter_both(cx, entry, opened);
         Self::count(cx, entry, EntryOutcome::Directory, errors_before);
@@ -352,8 +352,8 @@ impl Tool for Comparer {
         Self::end_file(cx, entry, own, was_read);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        let Failure::ReadCompared(cause) = failure else { return Reported::No };
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
+        let EntryFailure::ReadCompared(cause) = failure else { return Reported::No };
         Self::trouble(cx, CompareKind::ErrorReading, second_path(entry), cause.clone());
         Reported::Yes
     }
@@ -385,17 +385,21 @@ impl Distributed for Comparer {
         Some(Self::new(postcard::from_bytes(init_message).ok()?))
     }
 
-    fn pack(&self, own: &Counterpart) -> Vec<u8> {
+    fn pack(&self, own: &CounterpartDirectory) -> Vec<u8> {
         let packed = PackedCounterpart { held: RemotePath::to(&own.held), name: own.name.clone() };
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Counterpart, (Vec<u8>, Error)> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        receiver: &ItemReceiver<'_>,
+    ) -> Result<CounterpartDirectory, (Vec<u8>, Error)> {
         let invalid = || {
             let cause = Error::new(haul_sys::Operation::Openat, String::new(), haul_sys::Errno::INVAL);
             (Vec::new(), cause)
         };
         let PackedCounterpart { held, name } = postcard::from_bytes(packed).map_err(|_| invalid())?;
-        Ok(Counterpart { held: receiver.hold(&held)?, name })
+        Ok(CounterpartDirectory { held: receiver.hold(&held)?, name })
     }
 }

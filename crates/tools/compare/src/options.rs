@@ -14,7 +14,7 @@ bitflags::bitflags! {
         const OWNERSHIP = 2;
         /// Modification times.
         const TIMESTAMPS = 4;
-        /// Which names are hard links to the same file.
+        /// Groups of names that are hard links to the same file.
         const LINKS = 8;
         /// Extended attributes, including ACLs.
         const XATTR = 16;
@@ -23,9 +23,9 @@ bitflags::bitflags! {
     }
 }
 
-/// How differences are listed.
+/// Format of the list of differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Listing {
+pub enum DifferenceListing {
     /// Every difference, in detail.
     #[default]
     Full,
@@ -40,10 +40,10 @@ pub enum Listing {
 /// Options of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Which attributes are compared.
+    /// The attributes to compare.
     pub attributes: Attributes,
-    /// How differences are listed.
-    pub listing: Listing,
+    /// Format of the list of differences.
+    pub listing: DifferenceListing,
     /// Follows symbolic links (`-L`).
     pub dereference: bool,
     /// Reads files past the page cache.

@@ -13,11 +13,11 @@ use haul_sys::{Advice, Buffer, Error, Fd, Seek, advise_range, read_all};
 use super::CompareKind;
 use super::Comparer;
 use super::attributes::next;
-use super::counterpart::{Pair, difference, second_path};
+use super::counterpart::{StatPair, difference, second_path};
 use super::difference::{Side, What};
 use super::direct::read_direct;
 use super::findings::EntryResult;
-use super::options::Listing;
+use super::options::DifferenceListing;
 
 /// Size of a range, in bytes: large enough to amortise its overhead, small enough to share.
 const RANGE_BYTES: u64 = 2 << 20;
@@ -26,7 +26,7 @@ pub(super) struct Ranges {
     entry: Entry<Comparer>,
     first: Mutex<Option<Arc<Fd>>>,
     second: Mutex<Option<Arc<Fd>>>,
-    pair: Pair,
+    pair: StatPair,
     counts_lines: bool,
     /// True if the files are read past the page cache.
     is_direct: bool,
@@ -35,12 +35,12 @@ pub(super) struct Ranges {
     end: u64,
     /// True once the remaining ranges can't change the result.
     over: AtomicBool,
-    sum: Mutex<Sum>,
+    sum: Mutex<RangeTotal>,
 }
 
 /// Combined result of the ranges so far.
 #[derive(Default)]
-struct Sum {
+struct RangeTotal {
     lines: u64,
     ends_with_line: bool,
     what: Option<What>,
@@ -53,7 +53,7 @@ pub(super) struct Range {
     files: (Arc<Fd>, Arc<Fd>),
 }
 
-pub(super) struct Outcome {
+pub(super) struct RangeResult {
     /// Position of the first difference, and the side that ends there, if one does.
     differs: Option<(u64, Option<Side>)>,
     failure: Option<(Side, Error)>,
@@ -71,13 +71,13 @@ impl Ranges {
         entry: Entry<Comparer>,
         first: Arc<Fd>,
         second: Fd,
-        pair: Pair,
+        pair: StatPair,
     ) {
         let (one, other) = (pair.first.size, pair.second.size);
         // Files of procfs and the like have content although their size is 0.
         let end = if one == 0 || other == 0 { u64::MAX } else { one.min(other) };
-        let counts_lines =
-            tool.names_files(&entry) && matches!(tool.options.listing, Listing::Full | Listing::Json);
+        let counts_lines = tool.names_files(&entry)
+            && matches!(tool.options.listing, DifferenceListing::Full | DifferenceListing::Json);
         let second = Arc::new(second);
         for file in [&*first, &second] {
             // Only advice: failure affects nothing but speed.
@@ -103,7 +103,7 @@ impl Ranges {
         Some((file(&self.first)?, file(&self.second)?))
     }
 
-    /// Skips what is a hole in both files.
+    /// Skips holes that both files have.
     fn data_from(&self, position: u64, (first, second): &(Arc<Fd>, Arc<Fd>)) -> u64 {
         // Direct reads begin at a multiple of a sector, which a hole's end need not be.
         if self.is_direct || !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {
@@ -113,8 +113,8 @@ impl Ranges {
         data(first).min(data(second))
     }
 
-    fn compare(&self, range: &Range, buffers: (&mut Buffer, &mut Buffer)) -> Outcome {
-        let mut outcome = Outcome { differs: None, failure: None, lines: 0, ends_with_line: None };
+    fn compare(&self, range: &Range, buffers: (&mut Buffer, &mut Buffer)) -> RangeResult {
+        let mut outcome = RangeResult { differs: None, failure: None, lines: 0, ends_with_line: None };
         let (mut offset, end) = (range.start, range.start + range.length);
         let block = buffers.0.capacity().min(buffers.1.capacity()) as u64;
         while offset < end {
@@ -127,8 +127,8 @@ impl Ranges {
             );
             let (one, other) = match (one, other) {
                 (Ok(one), Ok(other)) => (&buffers.0.bytes()[..one], &buffers.1.bytes()[..other]),
-                (Err(cause), _) => return Outcome { failure: Some((Side::First, cause)), ..outcome },
-                (_, Err(cause)) => return Outcome { failure: Some((Side::Second, cause)), ..outcome },
+                (Err(cause), _) => return RangeResult { failure: Some((Side::First, cause)), ..outcome },
+                (_, Err(cause)) => return RangeResult { failure: Some((Side::Second, cause)), ..outcome },
             };
             let at = mismatch(one, other);
             let same = &one[..at.unwrap_or(one.len())];
@@ -156,7 +156,7 @@ impl Ranges {
 
     /// Returns the difference in length, given that everything up to the shorter file's end
     /// is equal.
-    fn at_the_end(&self, sum: &Sum) -> Option<What> {
+    fn at_the_end(&self, sum: &RangeTotal) -> Option<What> {
         let (one, other) = (self.pair.first.size, self.pair.second.size);
         let shorter = if one < other { Side::First } else { Side::Second };
         (self.end != u64::MAX && one != other).then_some(What::Ends(
@@ -180,7 +180,7 @@ pub(super) fn mismatch(one: &[u8], other: &[u8]) -> Option<usize> {
 
 impl Stages<Comparer> for Ranges {
     type Piece = Range;
-    type Made = Outcome;
+    type Output = RangeResult;
 
     fn next(&self, _: &Context<'_, Comparer>) -> Option<Range> {
         let mut position = lock(&self.position);
@@ -199,7 +199,7 @@ impl Stages<Comparer> for Ranges {
         Some(Range { start, length, files })
     }
 
-    fn work(&self, cx: &Context<'_, Comparer>, range: Range) -> Outcome {
+    fn work(&self, cx: &Context<'_, Comparer>, range: Range) -> RangeResult {
         let (buffers, new) = (&cx.tool().buffers, || Buffer::new(BLOCK_BYTES));
         let outcome =
             buffers.with(new, |first| buffers.with(new, |second| self.compare(&range, (first, second))));
@@ -207,7 +207,7 @@ impl Stages<Comparer> for Ranges {
         outcome
     }
 
-    fn put(&self, cx: &Context<'_, Comparer>, outcome: Outcome) {
+    fn put(&self, cx: &Context<'_, Comparer>, outcome: RangeResult) {
         let mut sum = lock(&self.sum);
         if sum.failed || sum.what.is_some() {
             return;
@@ -240,7 +240,7 @@ impl Stages<Comparer> for Ranges {
             let mut result =
                 EntryResult { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
             result.differences.extend(what.map(|what| difference(&self.entry, what)));
-            tool.conclude(cx, &self.entry, &self.pair, (&first, &second), result);
+            tool.complete(cx, &self.entry, &self.pair, (&first, &second), result);
         }
         // So that `into_inner` finds the last references.
         drop((first, second, sum));

@@ -5,13 +5,13 @@
 
 use std::ffi::CStr;
 
-use haul_flow::{Problem, Report};
+use haul_flow::{Problem, Reporter};
 use haul_sys::{Error, Fd, FileType, Open, open_path, position, read_on, standard_input, stat, stat_path};
 
 use super::CompareKind;
-use super::Outcome;
-use super::difference::{Difference, Side, What};
-use super::findings::{EntryResult, Findings};
+use super::CompareOutcome;
+use super::difference::{FoundDifference, Side, What};
+use super::findings::{DifferenceLog, EntryResult};
 use super::options::Options;
 use super::ranges::mismatch;
 
@@ -32,8 +32,8 @@ pub(super) fn is_stream(path: &CStr) -> bool {
 pub(super) fn compare(
     (first, second): (&CStr, &CStr),
     options: &Options,
-    report: &dyn Report,
-) -> Result<Outcome, Problem> {
+    report: &dyn Reporter,
+) -> Result<CompareOutcome, Problem> {
     if !options.attributes.is_empty() {
         return Err(Problem::new(CompareKind::StreamAttributes));
     }
@@ -51,17 +51,17 @@ pub(super) fn compare(
     let (one, other) = (open(first)?, open(second)?);
     // Standard input may have been read in part.
     if one.1 == other.1 && position(&one.0).ok() == position(&other.0).ok() {
-        return Ok(Outcome::Same);
+        return Ok(CompareOutcome::Same);
     }
     let what = differs(&one.0, &other.0).map_err(|(side, cause)| {
         let path = if side == Side::First { first } else { second };
         Problem::new(CompareKind::ErrorReading).naming(path.to_bytes()).because(cause)
     })?;
     let [first, second] = [first, second].map(|path| path.to_bytes().to_vec());
-    let differences = what.map(|what| Difference { first, second, what }).into_iter().collect();
-    let findings = Findings::default();
+    let differences = what.map(|what| FoundDifference { first, second, what }).into_iter().collect();
+    let findings = DifferenceLog::default();
     findings.take(EntryResult { differences, linked: None }, options, report);
-    Ok(if findings.finish(options, report) { Outcome::Different } else { Outcome::Same })
+    Ok(if findings.finish(options, report) { CompareOutcome::Different } else { CompareOutcome::Same })
 }
 
 /// Reads two files up to the first difference or EOF on both.

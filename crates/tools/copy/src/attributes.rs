@@ -15,16 +15,16 @@
 use std::ffi::CStr;
 
 use haul_flow::{Context, DirHandle, Entry, Problem};
-use haul_sys::{Errno, Error, FileType, Mode, Owner, Stat, Times};
+use haul_sys::{Errno, Error, FileRef, FileType, Mode, Owner, Stat, Times};
 use haul_sys::{change_mode, get_xattr, list_xattrs, remove_xattr, set_xattr};
 
 use super::creation_mode::{self, CreationMode};
 use super::default_label;
 use super::entry_copy::EntryCopy;
 use super::mend;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
+use super::object::{self, ACCESS_LIST, DEFAULT_ACCESS_LIST, SECURITY_LABEL};
 use super::options::{Label, Preserve};
-use super::source_xattrs::tell_uncopied;
+use super::source_xattrs::report_uncopied;
 use super::target::{TargetDirectory, target_path};
 use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
@@ -34,7 +34,7 @@ pub(super) struct NewAttributes<'a> {
     pub(super) copier: &'a Copier,
     pub(super) cx: &'a Context<'a, Copier>,
     /// The copy.
-    pub(super) object: Object<'a>,
+    pub(super) object: FileRef<'a>,
     /// The source's `stat`.
     pub(super) stat: &'a Stat,
     /// The source's xattrs.
@@ -45,9 +45,9 @@ pub(super) struct NewAttributes<'a> {
     pub(super) plain_mode: Option<Mode>,
     /// True if the copy inherited an ACL.
     pub(super) has_access_list: bool,
-    /// How and where the copy was created, if it is a new regular file.
+    /// Creation mode and directory of the copy, if it is a new regular file.
     pub(super) creation_mode: Option<(CreationMode, &'a TargetDirectory)>,
-    /// What the copy is called in messages.
+    /// The copy's name in messages.
     pub(super) place: CopyPlace<'a>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> NewAttributes<'a> {
     /// The attributes of an entry's copy that is new and already has its mode.
     pub(super) fn of(
         copy: EntryCopy<'a>,
-        object: Object<'a>,
+        object: FileRef<'a>,
         stat: &'a Stat,
         xattrs: &'a SourceXattrs,
     ) -> Self {
@@ -108,9 +108,9 @@ impl<'a> NewAttributes<'a> {
         let mut done = true;
         if self.copier.options.preserves(Preserve::OWNERSHIP) {
             match self.give_owner() {
-                Given::Yes => {}
-                Given::No => mode = mode.without(Mode::SPECIAL),
-                Given::Failed => {
+                OwnerResult::Yes => {}
+                OwnerResult::No => mode = mode.without(Mode::SPECIAL),
+                OwnerResult::Failed => {
                     // GNU has set them before the owner. Like GNU, leave the mode as narrow as
                     // it is.
                     self.give_times();
@@ -145,10 +145,10 @@ impl<'a> NewAttributes<'a> {
             return true;
         }
         let times = Times { accessed: self.stat.accessed, modified: self.stat.modified };
-        self.required(CopyKind::Times, self.object.touch(times))
+        self.required(CopyKind::Times, self.object.change_times(times))
     }
 
-    fn give_owner(&self) -> Given {
+    fn give_owner(&self) -> OwnerResult {
         let wanted = (self.stat.owner, self.stat.group);
         let same = match (self.before, self.object) {
             (Some(before), _) => (before.owner, before.group) == wanted,
@@ -163,28 +163,28 @@ impl<'a> NewAttributes<'a> {
             (None, _) => false,
         };
         if same {
-            return Given::Yes;
+            return OwnerResult::Yes;
         }
         if let (Some(before), true) = (self.before, self.copier.options.preserves(Preserve::MODE)) {
             let narrow = before.mode.and(self.stat.mode).and(Mode::OWNER);
             let narrowed =
-                if self.stat.kind == FileType::Symlink { Ok(()) } else { self.object.chmod(narrow) };
+                if self.stat.kind == FileType::Symlink { Ok(()) } else { self.object.change_mode(narrow) };
             if !self.required(CopyKind::ClearingPermissions, narrowed) {
-                return Given::Failed;
+                return OwnerResult::Failed;
             }
         }
         let owner = Owner { user: Some(wanted.0), group: Some(wanted.1) };
-        match self.object.own(owner) {
-            Ok(()) => Given::Yes,
+        match self.object.change_owner(owner) {
+            Ok(()) => OwnerResult::Yes,
             Err(cause) if self.copier.may_fail_to_own(&cause) => {
                 // Unprivileged users can't give files away; the group alone may work, and GNU
                 // ignores the result.
-                self.object.own(Owner { user: None, group: owner.group }).unwrap_or_default();
-                Given::No
+                self.object.change_owner(Owner { user: None, group: owner.group }).unwrap_or_default();
+                OwnerResult::No
             }
             Err(cause) => match self.required(CopyKind::Ownership, Err(cause)) {
-                true => Given::No,
-                false => Given::Failed,
+                true => OwnerResult::No,
+                false => OwnerResult::Failed,
             },
         }
     }
@@ -193,9 +193,9 @@ impl<'a> NewAttributes<'a> {
         let mut done = true;
         let mut unsupported = None;
         for (key, value) in &self.xattrs.plain {
-            let outcome = match self.object.set(key, value) {
+            let outcome = match self.object.set_xattr(key, value) {
                 Err(cause) if cause.is(Errno::ACCESS) => {
-                    self.object.set_as_writer(key, value).map_err(|_| cause)
+                    object::set_xattr_as_writer(self.object, key, value).map_err(|_| cause)
                 }
                 outcome => outcome,
             };
@@ -215,14 +215,14 @@ impl<'a> NewAttributes<'a> {
                 }
                 Err(cause) => {
                     let problem = Problem::new(CopyKind::SettingAttribute).naming(key.as_bytes());
-                    done &= tell_uncopied(self.copier, self.cx, problem.naming(self.path()), cause);
+                    done &= report_uncopied(self.copier, self.cx, problem.naming(self.path()), cause);
                 }
             }
         }
         if let Some(cause) = unsupported {
-            mend::tell_lost(self.copier, self.cx, &|| self.path());
+            mend::warn_no_xattrs(self.copier, self.cx, &|| self.path());
             let problem = Problem::new(CopyKind::SettingAttributes).naming(self.path());
-            done &= tell_uncopied(self.copier, self.cx, problem, cause);
+            done &= report_uncopied(self.copier, self.cx, problem, cause);
         }
         done
     }
@@ -230,12 +230,12 @@ impl<'a> NewAttributes<'a> {
     fn give_mode(&self, mode: Mode) -> bool {
         if !self.copier.options.preserves(Preserve::MODE) {
             let Some(plain) = self.plain_mode else { return true };
-            // As with GNU, a default mode overrides an inherited ACL. An existing directory gets
+            // Like GNU cp: a default mode overrides an inherited ACL. An existing directory gets
             // its own mode back.
             let is_default = self.copier.options.default_mode && self.before.is_none();
-            let freed = if is_default { self.object.remove(ACCESS_LIST) } else { Ok(()) };
-            let mode = freed.and_then(|()| self.object.with_its_special_bits(plain));
-            let outcome = mode.and_then(|mode| self.object.chmod(mode));
+            let freed = if is_default { self.object.remove_xattr(ACCESS_LIST) } else { Ok(()) };
+            let mode = freed.and_then(|()| object::with_special_bits(self.object, plain));
+            let outcome = mode.and_then(|mode| self.object.change_mode(mode));
             return self.required(CopyKind::Permissions, outcome);
         }
         let outcome = self.give_access_lists(mode);
@@ -244,19 +244,21 @@ impl<'a> NewAttributes<'a> {
 
     /// Sets mode and ACLs as on the source. Removes inherited ACLs the source does not have.
     fn give_access_lists(&self, mode: Mode) -> Result<(), Error> {
-        let Object::Open(file) = self.object else {
+        let FileRef::Open(file) = self.object else {
             let may_have_one = self.has_access_list || self.before.is_some();
             if may_have_one && self.xattrs.access_list.is_none() {
-                self.object.remove(ACCESS_LIST)?;
+                self.object.remove_xattr(ACCESS_LIST)?;
             }
-            self.object.chmod(mode)?;
-            self.xattrs.permissions.iter().try_for_each(|(key, value)| self.object.set(key, value))?;
+            self.object.change_mode(mode)?;
+            self.xattrs.permissions.iter().try_for_each(|(key, value)| self.object.set_xattr(key, value))?;
             if let Some(list) = &self.xattrs.access_list {
-                self.object.set(ACCESS_LIST, list)?;
+                self.object.set_xattr(ACCESS_LIST, list)?;
             }
             return match &self.xattrs.default_access_list {
-                Some(list) => self.object.set(DEFAULT_ACCESS_LIST, list),
-                None if self.stat.kind == FileType::Directory => self.object.remove(DEFAULT_ACCESS_LIST),
+                Some(list) => self.object.set_xattr(DEFAULT_ACCESS_LIST, list),
+                None if self.stat.kind == FileType::Directory => {
+                    self.object.remove_xattr(DEFAULT_ACCESS_LIST)
+                }
                 None => Ok(()),
             };
         };
@@ -265,7 +267,7 @@ impl<'a> NewAttributes<'a> {
                 let names = list_xattrs(file);
                 let has = |wanted: &CStr| match &names {
                     Ok(names) => Ok(names.iter().any(|key| key == wanted)),
-                    Err(_) => self.object.access_list(wanted).map(|list| list.is_some()),
+                    Err(_) => object::access_list(self.object, wanted).map(|list| list.is_some()),
                 };
                 (has(ACCESS_LIST)?, has(DEFAULT_ACCESS_LIST)?)
             }
@@ -318,7 +320,7 @@ impl<'a> NewAttributes<'a> {
 }
 
 /// Result of setting a copy's owner.
-enum Given {
+enum OwnerResult {
     Yes,
     /// Not set, but that is allowed; set-id bits are dropped.
     No,

@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 use std::sync::{Mutex, MutexGuard};
 
 use haul_flow::lock;
-use haul_sys::{DirectoryReader, Errno, Error, Fd, Identity, Names, Open, Operation};
+use haul_sys::{DirectoryReader, Errno, Error, Fd, Identity, NameArena, Open, Operation};
 use haul_sys::{c_string, open, rename, rename_to_new};
 
 use super::options::{Backup, Existing};
@@ -201,7 +201,7 @@ fn list(directory: &Fd) -> Versions {
     let Ok(listed) = open(directory, c".", Open::DIRECTORY) else { return versions };
     let mut reader = DirectoryReader::new();
     loop {
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         let more = reader.read(&listed, &mut names, LISTED_AT_ONCE);
         for index in 0..names.len() {
             note(&mut versions, names.name(index).to_bytes());

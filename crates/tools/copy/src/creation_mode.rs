@@ -24,10 +24,10 @@ use super::entry_copy::EntryCopy;
 use super::options::Preserve;
 use super::target::TargetDirectory;
 
-/// What the owner needs to open a file by its name.
+/// The owner's permissions that opening a file by its name needs.
 const OWNER_ACCESS: Mode = Mode::OWNER_READ.or(Mode::OWNER_WRITE);
 
-/// How to create a regular file.
+/// Mode and flags for creating a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CreationMode {
     /// The mode to pass to `open`.

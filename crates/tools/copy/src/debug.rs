@@ -6,7 +6,7 @@
 //! every file. haul's remark, on standard error, reports how the data was copied, and how it would
 //! be without `--debug` if that differs.
 
-use haul_flow::{Context, HELP_BYTES_MIN, Holes, Line, OpenFile};
+use haul_flow::{Context, HELP_BYTES_MIN, Holes, OpenFile, OutputLine};
 use haul_sys::{Fd, Stat, suits_two_workers};
 
 use super::entry_copy::EntryCopy;
@@ -99,5 +99,5 @@ pub(super) fn print_stream(copy: EntryCopy<'_>) {
 
 fn print(cx: &Context<'_, Copier>, words: [&str; 3]) {
     let names = words.map(|word| word.as_bytes().to_vec()).into();
-    cx.report().line(Line::new(CopyKind::HowCopied, names));
+    cx.report().line(OutputLine::new(CopyKind::HowCopied, names));
 }

@@ -3,17 +3,17 @@
 //! The kernel has labeled the new file by the policy's transitions; only the type is replaced, as
 //! `restorecon` does. GNU cp asks the kernel for that context up front, with the same result.
 //!
-//! As with GNU cp, a failure is reported but does not affect the exit status, and files without a
-//! matching context, or that can't have one, are left alone.
+//! Like GNU cp, haul reports a failure without changing the exit status, and leaves files alone
+//! that have no matching context or can't have one.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use haul_flow::Problem;
-use haul_sys::{Errno, Error, FileContexts, FileType, LIBSELINUX, Operation};
+use haul_sys::{Errno, Error, FileContexts, FileRef, FileType, LIBSELINUX, Operation};
 
-use super::object::{Object, SECURITY_LABEL};
+use super::object::SECURITY_LABEL;
 use super::options::Label;
 use super::{Copier, CopyKind, CopyOptions};
 
@@ -34,7 +34,7 @@ pub(super) fn open(options: &CopyOptions) -> Result<Option<FileContexts>, Proble
 ///
 /// # Errors
 /// A warning.
-pub(super) fn give(copier: &Copier, object: Object<'_>, path: &dyn Fn() -> Vec<u8>) -> Result<(), Problem> {
+pub(super) fn give(copier: &Copier, object: FileRef<'_>, path: &dyn Fn() -> Vec<u8>) -> Result<(), Problem> {
     let Some(contexts) = &copier.contexts else { return Ok(()) };
     match relabel(contexts, object, &path()) {
         Err(cause) if !matches!(cause.errno(), Errno::NOENT | Errno::NODATA | Errno::OPNOTSUPP) => {
@@ -44,12 +44,12 @@ pub(super) fn give(copier: &Copier, object: Object<'_>, path: &dyn Fn() -> Vec<u
     }
 }
 
-fn relabel(contexts: &FileContexts, object: Object<'_>, path: &[u8]) -> Result<(), Error> {
+fn relabel(contexts: &FileContexts, object: FileRef<'_>, path: &[u8]) -> Result<(), Error> {
     let kind = object.stat()?.kind;
     let default = contexts.lookup(&absolute(path, kind)?, kind)?;
-    let now = object.get(SECURITY_LABEL)?;
+    let now = object.get_xattr(SECURITY_LABEL)?;
     match with_type_of(&now, &default) {
-        Some(context) if context != now => object.set(SECURITY_LABEL, &context),
+        Some(context) if context != now => object.set_xattr(SECURITY_LABEL, &context),
         Some(_) => Ok(()),
         None => Err(Error::new(Operation::Fsetxattr, format!("{default:?}"), Errno::INVAL)),
     }

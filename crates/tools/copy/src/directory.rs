@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Context, Creation, DirNode, Enter, EntryOutcome, FlowKind, OpenDir, Problem, is_shared};
-use haul_sys::{Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
 use haul_sys::{change_mode, is_reference, make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
@@ -22,9 +22,8 @@ use super::journaled;
 use super::layouts;
 use super::mend;
 use super::named::NamedCopy;
-use super::object::Object;
 use super::options::{Dereference, Preserve};
-use super::place::{self, ClearedPlace, Place};
+use super::place::{self, ClearedPlace, TargetPlace};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
@@ -84,16 +83,16 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         if !record_new(copy, &ready.stat) {
             return Enter::Done;
         }
-        copy.tell_copied();
+        copy.print_copied();
         if let Ok(source) = opened.source {
             layouts::give_to_directory(copy, (source, opened.stat), (&ready.fd, &ready.stat));
         }
     } else {
-        mend::tell_entered(copy, opened, &ready.stat);
+        mend::print_entered(copy, opened, &ready.stat);
     }
     copy.count(EntryOutcome::Directory);
     let xattrs = match opened.source {
-        Ok(source) => source_xattrs::read(copy, Object::Open(source)),
+        Ok(source) => source_xattrs::read(copy, FileRef::Open(source)),
         Err(_) => SourceXattrs::default(),
     };
     let follow = !ready.is_new && !looks_at_link(copy.options, FileType::Directory);
@@ -167,7 +166,7 @@ fn record_named(copy: EntryCopy<'_>, source: Identity) {
 fn is_own_copy(copy: EntryCopy<'_>, directory: Identity) -> bool {
     let Some(operand) = copy.copier.tops.operand(directory) else { return false };
     if operand <= copy.entry.node.own.operand.index {
-        copy.tell_into_itself();
+        copy.report_into_itself();
     }
     true
 }
@@ -209,12 +208,14 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, 
     };
     let mut turn = place::turn(copy);
     match place::clear(copy, &parent, &mut turn, source)? {
-        Place::Left(_) => Ok(None),
-        Place::Taken(Some(there)) if there.kind == FileType::Directory => {
+        TargetPlace::Left(_) => Ok(None),
+        TargetPlace::Taken(Some(there)) if there.kind == FileType::Directory => {
             existing_directory(copy, &parent).map(Some)
         }
-        Place::Taken(_) | Place::Replaced(_) => Err(copy.problem(CopyKind::CannotCreateDirectory, exists)),
-        Place::Free(ClearedPlace { backup, .. }) => {
+        TargetPlace::Taken(_) | TargetPlace::Replaced(_) => {
+            Err(copy.problem(CopyKind::CannotCreateDirectory, exists))
+        }
+        TargetPlace::Free(ClearedPlace { backup, .. }) => {
             let made = make_new_directory(copy, source, &parent)
                 .map_err(|cause| copy.problem(CopyKind::CannotCreateDirectory, cause))
                 .and_then(|ready| ready);
@@ -286,7 +287,7 @@ fn make_writable(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<Mo
     if !lacks_permission || !copy.options.existing.update.syncs() {
         return None;
     }
-    // What fails here fails again in the directory, and is reported there.
+    // A failure here repeats in the directory, and is reported there.
     let changed = match is_reference(directory) {
         Ok(true) => Pinned::of(directory).and_then(|pinned| pinned.change_mode(mode)),
         _ => change_mode(directory, mode),
@@ -345,7 +346,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
             let attributes = NewAttributes {
                 copier,
                 cx,
-                object: pinned.as_ref().map_or(Object::Open(&fd), Object::Pinned),
+                object: pinned.as_ref().map_or(FileRef::Open(&fd), FileRef::Pinned),
                 stat: source,
                 xattrs: &made.xattrs,
                 before: made.before.as_ref().filter(|_| !is_as_new),

@@ -1,12 +1,12 @@
-//! `--dry-run`: decides about every entry, prints what would be done, and changes nothing.
+//! `--dry-run`: decides about every entry, prints the actions, and changes nothing.
 //!
 //! The walk is that of the copy, and so are the rules (`existing.rs`). Where the copy makes
 //! something, this looks at what has its name and prints the lines of `--verbose`. A directory that
 //! would be made gets the handle of one that doesn't exist, so that nothing is found in it.
 //!
-//! What shows only when it is tried is not foreseen: a source that can't be read, a target that
-//! can't be written, a full disk. Nor is what an earlier operand would have made: of two whose
-//! copies have one name, each is judged by itself.
+//! Failures that only show in the attempt are not foreseen: an unreadable source, an unwritable
+//! target, a full disk. Nor are the copies of earlier operands: if two operands have the same
+//! target, each is judged by itself.
 //!
 //! Invariant: no call from here writes (test: `a_dry_run_makes_no_call_that_writes`).
 
@@ -25,7 +25,7 @@ use super::links::{self, MadeFile, NameClaim};
 use super::mend;
 use super::options::Make;
 use super::other;
-use super::place::{self, Foreseen, Left, Made};
+use super::place::{self, CreateResult, Foreseen, Left};
 use super::target::{CreationModes, MadeDirectory, TargetDirectory};
 use super::xattr_rules::SourceXattrs;
 
@@ -41,7 +41,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     let there = match foreseen {
         Foreseen::Left(_) => return Enter::Done,
         Foreseen::Stays(there) if there.kind == FileType::Directory => {
-            mend::tell_entered(copy, opened, &there);
+            mend::print_entered(copy, opened, &there);
             Some(there)
         }
         Foreseen::Stays(_) | Foreseen::Dangling => {
@@ -53,23 +53,23 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
             return Enter::Done;
         }
         Foreseen::Made => {
-            copy.tell_copied();
+            copy.print_copied();
             None
         }
         Foreseen::Removed | Foreseen::Replaced(_) => {
-            copy.tell_removed();
-            copy.tell_copied();
+            copy.print_removed();
+            copy.print_copied();
             None
         }
         // GNU doesn't print the backup's name for a directory.
         Foreseen::BackedUp(..) => {
-            copy.tell_copied();
+            copy.print_copied();
             None
         }
     };
     copy.count(EntryOutcome::Directory);
     if there.is_none() && is_in_itself(copy, opened.stat.identity) {
-        copy.tell_into_itself();
+        copy.report_into_itself();
     }
     let above = &copy.entry.node.own;
     let own = TargetDirectory {
@@ -147,40 +147,40 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     }
     let made = foresee(copy, &source).inspect_err(|_| links::abandon(copy, link))?;
     match (made, link) {
-        (Made::Left(Left::AsItIs) | Made::Broken, link) => links::abandon(copy, link),
+        (CreateResult::Left(Left::AsItIs) | CreateResult::Broken, link) => links::abandon(copy, link),
         (_, None) => {}
-        (Made::Left(Left::AsCopy), Some(file)) => links::complete(copy, file, None, None),
-        (Made::Whole, Some(file)) => links::complete(copy, file, Some(MadeFile::foreseen()), None),
+        (CreateResult::Left(Left::AsCopy), Some(file)) => links::complete(copy, file, None, None),
+        (CreateResult::Whole, Some(file)) => links::complete(copy, file, Some(MadeFile::foreseen()), None),
     }
     Ok(Handled::Done)
 }
 
-/// Prints and counts what would be made.
-fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
+/// Prints and counts the entry that would be made.
+fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResult, Problem> {
     let foreseen = place::foresee(copy, source)?;
     match &foreseen {
         Foreseen::Left(left) => {
             if *left == Left::AsCopy {
                 mend::mend_entry(copy, source);
             }
-            return Ok(Made::Left(*left));
+            return Ok(CreateResult::Left(*left));
         }
-        Foreseen::Made | Foreseen::Dangling => copy.tell_copied(),
-        Foreseen::Stays(there) if there.kind == FileType::Directory => copy.tell_copied(),
-        Foreseen::Stays(there) => copy.tell_copied_onto(Some(there), None),
+        Foreseen::Made | Foreseen::Dangling => copy.print_copied(),
+        Foreseen::Stays(there) if there.kind == FileType::Directory => copy.print_copied(),
+        Foreseen::Stays(there) => copy.print_copied_onto(Some(there), None),
         Foreseen::Removed => {
-            copy.tell_removed();
-            copy.tell_copied();
+            copy.print_removed();
+            copy.print_copied();
         }
         Foreseen::Replaced(there) => {
-            copy.tell_replaced();
-            copy.tell_copied_onto(Some(there), None);
+            copy.print_replaced();
+            copy.print_copied_onto(Some(there), None);
         }
-        Foreseen::BackedUp(there, backup) => copy.tell_copied_onto(Some(there), Some(backup)),
+        Foreseen::BackedUp(there, backup) => copy.print_copied_onto(Some(there), Some(backup)),
     }
     if let Some(problem) = failure(copy, source, &foreseen) {
         if let Foreseen::BackedUp(_, backup) = &foreseen {
-            place::tell_put_back(copy, backup);
+            place::report_put_back(copy, backup);
         }
         return Err(problem);
     }
@@ -193,7 +193,7 @@ fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
         }
         (Make::Copy, _) => copy.count(EntryOutcome::Special),
     }
-    Ok(Made::Whole)
+    Ok(CreateResult::Whole)
 }
 
 /// Returns why anything but a directory could not be made.

@@ -20,15 +20,15 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, DirCache, DirHandle, Problem, lock};
 use haul_sys::{Errno, Error, Fd, Open};
-use haul_sys::{is_local, open, open_parent, stat, synchronize, synchronize_file_system};
+use haul_sys::{is_local, magic, open, open_parent, stat, synchronize, synchronize_file_system};
 
 use super::entry_copy::EntryCopy;
 use super::options::Fsync;
 use super::staged::Staged;
 use super::{Copier, CopyKind};
 
-/// Types of file systems that keep files in memory only (`linux/magic.h`).
-const MEMORY_TYPES: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// Types of file systems that keep files in memory only.
+const MEMORY_TYPES: [u64; 2] = [magic::TMPFS, magic::RAMFS];
 
 /// The file systems that a run copies to, by device.
 #[derive(Debug, Default)]
@@ -41,15 +41,15 @@ struct FileSystem {
     descriptor: Option<Fd>,
     /// Path of that directory, for messages.
     path: Vec<u8>,
-    method: Method,
+    method: FlushMethod,
     /// Files written so far whose names wait for a flush.
     written: AtomicU64,
-    /// How many of these the flushes so far have covered, and the error of a flush that failed.
+    /// Number of these covered by the flushes so far, and the error of a flush that failed.
     flushed: Mutex<(u64, Option<Error>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
+enum FlushMethod {
     /// `syncfs`: before names are given, and at the end.
     Whole,
     /// `fsync` of each file and directory.
@@ -64,8 +64,8 @@ impl FileSystem {
         // `syncfs` flushes a local one to the device.
         let is_local = descriptor.as_ref().is_some_and(|descriptor| is_local(descriptor).unwrap_or(false));
         let method = match copier.options.fsync {
-            Fsync::End | Fsync::Never if is_local => Method::Whole,
-            _ => Method::Each,
+            Fsync::End | Fsync::Never if is_local => FlushMethod::Whole,
+            _ => FlushMethod::Each,
         };
         let (written, flushed) = (AtomicU64::new(0), Mutex::new((0, None)));
         Self { descriptor, path: held.path(), method, written, flushed }
@@ -79,7 +79,7 @@ impl FileSystem {
     fn flush_up_to(&self, number: u64) -> Result<(), Error> {
         let mut flushed = lock(&self.flushed);
         if flushed.0 < number {
-            // Read before the flush: it may not cover what is written meanwhile.
+            // Read before the flush, which may not cover files written while it runs.
             let written = self.written.load(Ordering::Acquire);
             let outcome = self.synchronize();
             *flushed = (written, outcome.err().or(flushed.1.take()));
@@ -118,7 +118,7 @@ pub(super) fn is_in_memory(file_system_type: u64) -> bool {
 
 /// True if entries on this device are flushed one by one. One that was not noted counts as shared.
 fn is_flushed_each(copier: &Copier, device: u64) -> bool {
-    is_flushed(copier) && file_system(copier, device).is_none_or(|known| known.method == Method::Each)
+    is_flushed(copier) && file_system(copier, device).is_none_or(|known| known.method == FlushMethod::Each)
 }
 
 /// True if a staged file gets its name only after a flush of its file system, together with others:
@@ -136,7 +136,7 @@ fn device_of(copy: EntryCopy<'_>) -> u64 {
 /// Numbers a file whose content is written, for [`flush_before`]. Returns 0 if it was flushed by
 /// itself.
 pub(super) fn note_written(copy: EntryCopy<'_>) -> u64 {
-    let known = file_system(copy.copier, device_of(copy)).filter(|known| known.method == Method::Whole);
+    let known = file_system(copy.copier, device_of(copy)).filter(|known| known.method == FlushMethod::Whole);
     known.map_or(0, |known| known.written.fetch_add(1, Ordering::AcqRel) + 1)
 }
 
@@ -216,7 +216,7 @@ pub(super) fn flush_end(copier: &Copier, cache: &DirCache, places: &[Arc<DirHand
     let is_due = |place: &&Arc<DirHandle>| is_flushed_each(copier, place.identity().device);
     let mut problems: Vec<_> =
         places.iter().filter(is_due).filter_map(|place| flush_entries(cache, place).err()).collect();
-    for known in lock(&copier.file_systems.0).values().filter(|known| known.method == Method::Whole) {
+    for known in lock(&copier.file_systems.0).values().filter(|known| known.method == FlushMethod::Whole) {
         if let Err(cause) = known.synchronize() {
             problems.push(Problem::new(CopyKind::Syncing).naming(known.path.clone()).because(cause));
         }

@@ -1,6 +1,6 @@
 //! `--link-dest`: hard-links entries that an earlier copy already has.
 //!
-//! The directories of the earlier copies are held beside each target directory. An entry is linked
+//! The directories of the earlier copies are held with each target directory. An entry is linked
 //! if nothing has its name in the target, and an earlier copy has a file of that name with the same
 //! content and attributes. It isn't opened for that. Of a source with several names only the first
 //! to be copied is looked up; the others become names of the same file as always.

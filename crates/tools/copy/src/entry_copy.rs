@@ -1,12 +1,12 @@
-//! One entry and its copy: what every step of the copy is given, and how it is reported.
+//! One entry and its copy: the arguments of every step of the copy, and the reports.
 
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, Entry, EntryOutcome, EntryReport, Line, Problem};
-use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_path};
+use haul_flow::{Context, Entry, EntryOutcome, EntryReport, OutputLine, Problem};
+use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_followed, stat_path};
 
-use super::itemize::{self, Change};
+use super::itemize::{self, ItemizedChange};
 use super::links::LinkedName;
 use super::mend::Differences;
 use super::options::CopyOptions;
@@ -42,7 +42,7 @@ impl<'a> EntryCopy<'a> {
         target_path(self.entry)
     }
 
-    /// Returns the display path of an operand's copy, which prefixes what is in it; `None` for
+    /// Returns the display path of an operand's copy, the prefix of its entries; `None` for
     /// other entries, whose path follows from the names.
     pub(super) fn shown_directory(self) -> Option<Vec<u8>> {
         let target = &self.entry.node.own.operand.target;
@@ -74,7 +74,7 @@ impl<'a> EntryCopy<'a> {
     pub(super) fn open_place(self) -> Result<Arc<Fd>, Error> {
         let opened = self.open_directory();
         if opened.as_ref().is_err_and(|cause| cause.is(Errno::NOENT)) {
-            self.tell_copied();
+            self.print_copied();
         }
         opened
     }
@@ -97,7 +97,7 @@ impl<'a> EntryCopy<'a> {
         }
     }
 
-    /// Counts what became of the entry.
+    /// Counts the outcome of the entry.
     pub(super) fn count(self, outcome: EntryOutcome) {
         self.count_with(outcome, None);
     }
@@ -123,7 +123,7 @@ impl<'a> EntryCopy<'a> {
     /// A failure to create the copy. Unless it has just made the directory, GNU stats the target
     /// first and reports a failure of that: a name that is too long, or that goes through a file.
     pub(super) fn failure(self, directory: &Fd, kind: CopyKind, cause: Error) -> Problem {
-        match stat_path(Some(directory), self.target_name(), true) {
+        match stat_followed(directory, self.target_name()) {
             Err(looked) if !self.entry.node.own.is_new() && !looked.is(Errno::NOENT) => {
                 self.problem(CopyKind::CannotStat, looked)
             }
@@ -140,23 +140,24 @@ impl<'a> EntryCopy<'a> {
     }
 
     /// Prints the `--verbose` line for a copy where nothing was.
-    pub(super) fn tell_copied(self) {
-        self.tell_copied_onto(None, None);
+    pub(super) fn print_copied(self) {
+        self.print_copied_onto(None, None);
     }
 
-    /// Prints the `--verbose` line for a copy onto what was there, which may be kept as `backup`.
-    pub(super) fn tell_copied_onto(self, before: Option<&Stat>, backup: Option<&CStr>) {
-        self.tell_change(Change::Copied(before), backup);
+    /// Prints the `--verbose` line for a copy onto an existing entry, which may be kept as
+    /// `backup`.
+    pub(super) fn print_copied_onto(self, before: Option<&Stat>, backup: Option<&CStr>) {
+        self.print_change(ItemizedChange::Copied(before), backup);
     }
 
     /// Prints the `--verbose` line for another name of a file.
-    pub(super) fn tell_linked(self, first: &LinkedName, before: Option<&Stat>, backup: Option<&CStr>) {
-        self.tell_change(Change::Linked(first, before), backup);
+    pub(super) fn print_linked(self, first: &LinkedName, before: Option<&Stat>, backup: Option<&CStr>) {
+        self.print_change(ItemizedChange::Linked(first, before), backup);
     }
 
-    fn tell_change(self, change: Change<'_>, backup: Option<&CStr>) {
+    fn print_change(self, change: ItemizedChange<'_>, backup: Option<&CStr>) {
         if self.options.itemize {
-            return itemize::tell(self, change);
+            return itemize::print(self, change);
         }
         if !self.options.verbose {
             return;
@@ -164,20 +165,20 @@ impl<'a> EntryCopy<'a> {
         let mut names = vec![self.entry.path(), self.target_path()];
         let kind = if backup.is_some() { CopyKind::CopiedWithBackup } else { CopyKind::Copied };
         names.extend(backup.map(|backup| self.entry.node.own.held.path_of(backup)));
-        self.cx.report().line(Line::new(kind, names));
+        self.cx.report().line(OutputLine::new(kind, names));
     }
 
     /// Prints the `--verbose` line for a copy that failed after GNU would have checked its target.
-    pub(super) fn tell_tried(self, problem: &Problem) {
+    pub(super) fn print_tried(self, problem: &Problem) {
         if problem.kind != CopyKind::CannotStat {
-            self.tell_copied();
+            self.print_copied();
         }
     }
 
     /// Reports once that the target is inside the source.
-    pub(super) fn tell_into_itself(self) {
+    pub(super) fn report_into_itself(self) {
         let operand = &self.entry.node.own.operand;
-        if operand.tells_first() {
+        if operand.reports_first() {
             let problem = Problem::new(CopyKind::IntoItself);
             self.cx.problem(problem.naming(operand.source.clone()).naming(operand.target.clone()));
         }
@@ -185,27 +186,27 @@ impl<'a> EntryCopy<'a> {
 
     /// Prints the `--verbose` line for a target that is replaced as a whole. For `cp`, that is
     /// removing it first.
-    pub(super) fn tell_replaced(self) {
+    pub(super) fn print_replaced(self) {
         if !self.options.existing.update.syncs() {
-            self.tell_removed();
+            self.print_removed();
         }
     }
 
     /// Prints the `--verbose` line for a target that got only attributes.
-    pub(super) fn tell_mended(self, differences: Differences) {
+    pub(super) fn print_mended(self, differences: Differences) {
         if self.options.itemize {
-            itemize::tell(self, Change::Mended(differences));
+            itemize::print(self, ItemizedChange::Mended(differences));
         } else if self.options.verbose {
             let names = vec![self.entry.path(), self.target_path()];
-            self.cx.report().line(Line::new(CopyKind::Mended, names));
+            self.cx.report().line(OutputLine::new(CopyKind::Mended, names));
         }
     }
 
     /// Prints the `--verbose` line for a removed target. The line of `--itemize-changes` for what
     /// comes next is enough.
-    pub(super) fn tell_removed(self) {
+    pub(super) fn print_removed(self) {
         if self.options.verbose && !self.options.itemize {
-            self.cx.report().line(Line::new(CopyKind::Removed, vec![self.target_path()]));
+            self.cx.report().line(OutputLine::new(CopyKind::Removed, vec![self.target_path()]));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Decides what to do with an existing target. Only the rules live here.
+//! Decides the treatment of an existing target. Only the rules live here.
 //!
 //! [`decide`] runs GNU's checks in GNU's order:
 //!
@@ -13,10 +13,10 @@
 
 use haul_sys::{FileType, Stat};
 
-use super::options::{Atomic, Backup, CopyOptions, Difference, Existing, Make, Preserve, Update};
+use super::options::{Atomic, Backup, CopyOptions, Existing, Make, Preserve, Update, UpdateRule};
 
 /// Two files, and how they came to share a target.
-pub(super) struct Case<'a> {
+pub(super) struct TargetCase<'a> {
     /// The options.
     pub(super) options: &'a CopyOptions,
     /// The source, followed if the copy follows links.
@@ -46,7 +46,7 @@ pub(super) trait Details {
     /// True if the target is older than the source.
     fn is_older(&self) -> bool;
     /// True if the target is as its source, apart from attributes.
-    fn is_same(&self, difference: Difference) -> bool;
+    fn is_same(&self, difference: UpdateRule) -> bool;
     /// Asks the user.
     fn agrees(&self) -> bool;
     /// True if this run created the target from another operand.
@@ -68,10 +68,10 @@ pub(super) enum Decision {
     BackUp,
     /// Leave it and copy nothing, as requested.
     Skip(Skip),
-    /// It already is what it should become.
+    /// It already is as it should become.
     Done,
     /// Leave it and report an error.
-    Refuse(Refusal),
+    Refuse(ReplaceRefusal),
 }
 
 /// Why nothing is copied.
@@ -91,7 +91,7 @@ pub(super) enum Skip {
 
 /// Why a copy is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ReplaceRefusal {
     /// Source and target are one file.
     SameFile,
     /// A directory can't replace a file.
@@ -120,18 +120,18 @@ pub(super) fn looks_at_link(options: &CopyOptions, source: FileType) -> bool {
     as_such || options.strict || options.make != Make::Copy || is_replaced
 }
 
-/// Decides what to do with an existing target.
-pub(super) fn decide(case: &Case<'_>, details: &impl Details) -> Decision {
+/// Decides the treatment of an existing target.
+pub(super) fn decide(case: &TargetCase<'_>, details: &impl Details) -> Decision {
     let existing = &case.options.existing;
     let replaces_nothing = matches!(existing.update, Update::None | Update::NoneFail);
     if !replaces_nothing && case.options.own_files.contains(&case.there.identity) {
-        return Decision::Refuse(Refusal::OwnFile);
+        return Decision::Refuse(ReplaceRefusal::OwnFile);
     }
     // Nothing is replaced, or only what differs, which no file does from itself.
     let keeps_same = replaces_nothing || matches!(existing.update, Update::Different(_));
     let same = if keeps_same { Same::Fine } else { same_file(case, details) };
     if same == Same::Refused {
-        return Decision::Refuse(Refusal::SameFile);
+        return Decision::Refuse(ReplaceRefusal::SameFile);
     }
     let from_directory = case.source.kind == FileType::Directory;
     let to_directory = case.there.kind == FileType::Directory;
@@ -147,25 +147,29 @@ pub(super) fn decide(case: &Case<'_>, details: &impl Details) -> Decision {
     }
     if from_directory != to_directory && !existing.backs_up() {
         return Decision::Refuse(match from_directory {
-            true => Refusal::DirectoryOntoOther,
-            false => Refusal::OtherOntoDirectory,
+            true => ReplaceRefusal::DirectoryOntoOther,
+            false => ReplaceRefusal::OtherOntoDirectory,
         });
     }
     if to_directory {
         return Decision::Stays;
     }
     if case.is_operand && existing.backup != Backup::Numbered && details.is_just_created() {
-        return Decision::Refuse(Refusal::JustCreated);
+        return Decision::Refuse(ReplaceRefusal::JustCreated);
     }
     if existing.backs_up() && !case.is_dots {
         let destroys = existing.backup != Backup::Numbered && details.is_backup_of_target();
-        return if destroys { Decision::Refuse(Refusal::BackupDestroysSource) } else { Decision::BackUp };
+        return if destroys {
+            Decision::Refuse(ReplaceRefusal::BackupDestroysSource)
+        } else {
+            Decision::BackUp
+        };
     }
     if is_removed(case) { Decision::Remove } else { Decision::Stays }
 }
 
 /// Returns why a file is skipped, if it is.
-fn skipped(case: &Case<'_>, details: &impl Details) -> Option<Skip> {
+fn skipped(case: &TargetCase<'_>, details: &impl Details) -> Option<Skip> {
     let existing = &case.options.existing;
     match existing.update {
         Update::None => Some(Skip::Unwanted),
@@ -177,7 +181,7 @@ fn skipped(case: &Case<'_>, details: &impl Details) -> Option<Skip> {
 }
 
 /// Returns why a file is skipped, if it is, where targets are made equal to their sources.
-fn as_is(case: &Case<'_>, difference: Difference, details: &impl Details) -> Option<Skip> {
+fn as_is(case: &TargetCase<'_>, difference: UpdateRule, details: &impl Details) -> Option<Skip> {
     if details.is_same(difference) {
         return Some(Skip::Unchanged);
     }
@@ -187,7 +191,7 @@ fn as_is(case: &Case<'_>, difference: Difference, details: &impl Details) -> Opt
 /// True if a non-directory is removed first: because the user asked for it, because other names
 /// share the file, or because the source can't be written into it. Attributes alone can be set
 /// on anything.
-fn is_removed(case: &Case<'_>) -> bool {
+fn is_removed(case: &TargetCase<'_>) -> bool {
     let other_names = case.options.preserve.contains(Preserve::LINKS) && case.there.links > 1;
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;
     let is_regular = |file: &Stat| file.kind == FileType::Regular;
@@ -216,7 +220,7 @@ impl Same {
     }
 }
 
-fn same_file(case: &Case<'_>, details: &impl Details) -> Same {
+fn same_file(case: &TargetCase<'_>, details: &impl Details) -> Same {
     let same = case.source.identity == case.there.identity;
     if same && case.options.make == Make::HardLink {
         return Same::Done;
@@ -245,7 +249,7 @@ fn same_file(case: &Case<'_>, details: &impl Details) -> Same {
 }
 
 /// Continues with the two entries themselves, links not followed.
-fn same_entries(case: &Case<'_>, details: &impl Details, source: &Stat, there: &Stat) -> Same {
+fn same_entries(case: &TargetCase<'_>, details: &impl Details, source: &Stat, there: &Stat) -> Same {
     let same = source.identity == there.identity;
     if case.options.existing.backs_up() {
         // A link's target can't be moved away and then read through the link.
@@ -274,8 +278,8 @@ fn same_entries(case: &Case<'_>, details: &impl Details, source: &Stat, there: &
     if case.follows { Same::Refused } else { same_ends(case, details, source, there) }
 }
 
-/// Compares what the two resolve to: a link and its target count as one file.
-fn same_ends(case: &Case<'_>, details: &impl Details, source: &Stat, there: &Stat) -> Same {
+/// Compares the files that the two resolve to: a link and its target count as one file.
+fn same_ends(case: &TargetCase<'_>, details: &impl Details, source: &Stat, there: &Stat) -> Same {
     let source_end = if is_link(source) { details.source_end() } else { Some(*source) };
     let Some(source_end) = source_end else { return Same::Fine };
     let there_end = if is_link(there) { details.there_end() } else { Some(*there) };

@@ -1,7 +1,7 @@
 //! `--itemize-changes`: a line for each entry that changes, as rsync prints it.
 //!
 //! A line has eleven characters, which rsync's manual calls `YXcstpoguax`, and the path below the
-//! target: what is done (`>` a file's data is copied, `c` something else is created or replaced,
+//! target: the change (`>` a file's data is copied, `c` something else is created or replaced,
 //! `h` a hard link is created, `.` attributes are set), the type of the entry, and then a letter
 //! for each property that differed, or `+` for a new entry. Scripts parse these lines, so
 //! `cli/tests/rsync.rs` compares them with the lines of real runs of rsync.
@@ -9,7 +9,7 @@
 //! Most lines are printed while the old entry still has the name. Only its extended attributes are
 //! looked up here; its `stat` comes from whoever decided about it.
 
-use haul_flow::{Line, path_below};
+use haul_flow::{OutputLine, path_below};
 use haul_sys::{FileType, Stat, read_link};
 
 use super::CopyKind;
@@ -18,10 +18,10 @@ use super::links::LinkedName;
 use super::mend::{self, Differences};
 use super::options::{Preserve, Update};
 
-/// What becomes of an entry of the target.
+/// Change to an entry of the target.
 #[derive(Clone, Copy)]
-pub(super) enum Change<'a> {
-    /// It is created or replaced. There may be a `stat` of what had its name.
+pub(super) enum ItemizedChange<'a> {
+    /// It is created or replaced. There may be a `stat` of the entry that had its name.
     Copied(Option<&'a Stat>),
     /// It becomes another name of a file.
     Linked(&'a LinkedName, Option<&'a Stat>),
@@ -30,8 +30,8 @@ pub(super) enum Change<'a> {
 }
 
 /// Prints the line for a change.
-pub(super) fn tell(copy: EntryCopy<'_>, change: Change<'_>) {
-    // A source that has gone meanwhile is reported by whoever needs it.
+pub(super) fn print(copy: EntryCopy<'_>, change: ItemizedChange<'_>) {
+    // A source that has disappeared is reported by the step that needs it.
     let Ok(source) = copy.stat_source() else { return };
     let mut path = below_target(copy, &copy.target_path());
     if source.kind == FileType::Directory {
@@ -39,7 +39,7 @@ pub(super) fn tell(copy: EntryCopy<'_>, change: Change<'_>) {
     }
     let names = vec![letters(copy, change, &source).to_vec(), path];
     let (kind, other) = match change {
-        Change::Linked(first, _) => {
+        ItemizedChange::Linked(first, _) => {
             let path = first.path();
             (CopyKind::ItemizedName, Some(below_target(copy, &path)))
         }
@@ -47,10 +47,10 @@ pub(super) fn tell(copy: EntryCopy<'_>, change: Change<'_>) {
         _ => (CopyKind::Itemized, None),
     };
     let kind = if other.is_some() { kind } else { CopyKind::Itemized };
-    copy.cx.report().line(Line::new(kind, names.into_iter().chain(other).collect()));
+    copy.cx.report().line(OutputLine::new(kind, names.into_iter().chain(other).collect()));
 }
 
-/// Returns what a path in the target has below the target; `.` for the target itself.
+/// Returns the part of a path below the target; `.` for the target itself.
 fn below_target(copy: EntryCopy<'_>, path: &[u8]) -> Vec<u8> {
     let target = &copy.entry.node.own.operand.target;
     path_below(path, target).to_vec()
@@ -62,12 +62,12 @@ fn content(copy: EntryCopy<'_>) -> Option<Vec<u8>> {
     read_link(&*directory, copy.entry.name()).ok().map(|content| content.into_bytes())
 }
 
-fn letters(copy: EntryCopy<'_>, change: Change<'_>, source: &Stat) -> [u8; 11] {
+fn letters(copy: EntryCopy<'_>, change: ItemizedChange<'_>, source: &Stat) -> [u8; 11] {
     let (done, before) = match change {
-        Change::Copied(before) if source.kind == FileType::Regular => (b'>', before),
-        Change::Copied(before) => (b'c', before),
-        Change::Linked(_, before) => (b'h', before),
-        Change::Mended(differences) => return line(b'.', source.kind, differences),
+        ItemizedChange::Copied(before) if source.kind == FileType::Regular => (b'>', before),
+        ItemizedChange::Copied(before) => (b'c', before),
+        ItemizedChange::Linked(_, before) => (b'h', before),
+        ItemizedChange::Mended(differences) => return line(b'.', source.kind, differences),
     };
     // Something of another type was removed first.
     let Some(before) = before.filter(|before| before.kind == source.kind) else {
@@ -76,7 +76,7 @@ fn letters(copy: EntryCopy<'_>, change: Change<'_>, source: &Stat) -> [u8; 11] {
         return letters;
     };
     let mut differences = mend::all_differences(copy, source, before);
-    if matches!(change, Change::Copied(_)) {
+    if matches!(change, ItemizedChange::Copied(_)) {
         let by_content =
             matches!(copy.options.existing.update, Update::Different(difference) if difference.by_content);
         differences.content = source.kind != FileType::Regular || by_content;

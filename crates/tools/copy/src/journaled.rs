@@ -85,9 +85,9 @@ impl JournaledFile {
         self.is_settled.store(is_past_clock_tick(source), Ordering::Relaxed);
     }
 
-    /// Notes what was written to an open target.
+    /// Records the content written to an open target.
     pub(super) fn end(&self, copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) {
-        // If the source has grown or shrunk meanwhile, or the target can't be stat'ed, the file
+        // If the source has grown or shrunk since, or the target can't be stat'ed, the file
         // isn't recorded, so the next run copies it again.
         if self.is_settled.load(Ordering::Relaxed)
             && file.length() == file.stat.size
@@ -122,7 +122,7 @@ fn has_other_names(copy: EntryCopy<'_>, source: &Stat) -> bool {
     copy.options.preserves(Preserve::LINKS) && (source.links > 1 || copy.follows())
 }
 
-/// What the journal knows of an entry that isn't open.
+/// State of an entry in the journal, for an entry that isn't open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// An earlier run has completed it, and nothing has changed since.
@@ -218,7 +218,7 @@ fn directory_key(path: &[u8]) -> EntryKey {
     EntryKey::new(b"", path)
 }
 
-/// Flushes what was recorded about directories.
+/// Flushes the records of directories.
 pub(super) fn flush(copier: &Copier) -> Option<Problem> {
     copier.journal.as_ref()?.journal.flush();
     failure(copier)

@@ -138,13 +138,13 @@ haul_flow::kinds! {
         ReplacedBeforeVerified = "cannot verify {}, as it was replaced",
         /// Somebody wrote to a target before it was verified.
         ChangedBeforeVerified = "cannot verify {}, as it was changed",
-        /// A target is shorter or longer than what was written.
+        /// A target is shorter or longer than the data written.
         LengthDiffers = "verification failed: the length of {} is not what was written",
-        /// A range of a target differs from what was written, also after it was written again.
+        /// A range of a target differs from the data written, also after it was written again.
         Differs = "verification failed: {} differs from its source in bytes {bare} to {bare}",
-        /// A range of a target differed from what was written, and was written again.
+        /// A range of a target differed from the data written, and was written again.
         Repaired = "warning: {} differed on storage in bytes {bare} to {bare}; that range was rewritten",
-        /// A range of a source differs from what was read before.
+        /// A range of a source differs from the data read before.
         SourceDiffers = "verification failed: {} was read twice and differed in bytes {bare} to {bare}",
         /// A target can't be verified, because it is a device or a FIFO.
         NotVerified = "warning: {} is not verified, as it is not a regular file",

@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::Problem;
 use haul_striping::{Bearer, FileLayout, FileSystems, LayoutError, Striped, create, is_placement};
-use haul_sys::{Error, Fd, Identity, Mode, Open, Stat, device_of, open};
+use haul_sys::{Error, Fd, FileRef, Identity, Mode, Open, Stat, device_of, open};
 
 use super::CopyKind;
 use super::entry_copy::EntryCopy;
-use super::object::Object;
 use super::options::LayoutRule;
 
 /// A run's state about layouts.
@@ -22,13 +21,13 @@ use super::options::LayoutRule;
 pub(super) struct Layouts {
     pub(super) systems: FileSystems,
     /// True once a layout that could not be set was reported.
-    told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl Layouts {
     /// True if an xattr is the file system's own record of where the bytes are. Matched by name,
     /// and only on file systems that keep one: elsewhere `trusted.link` may be anyone's.
-    pub(super) fn is_account(&self, source: Object<'_>, key: &CStr) -> bool {
+    pub(super) fn is_account(&self, source: FileRef<'_>, key: &CStr) -> bool {
         if !may_be_account(key) {
             return false;
         }
@@ -100,7 +99,7 @@ pub(super) fn make_file(
     let there = copy.copier.layouts.systems.striped(directory, copy.entry.node.own.held.identity().device);
     let created = create(directory, name, mode, layout, there)?;
     if let Some(refusal) = created.refusal {
-        tell_refusal(copy, &copy.target_path(), &refusal);
+        report_refusal(copy, &copy.target_path(), &refusal);
     }
     Ok(created.file)
 }
@@ -112,13 +111,15 @@ pub(super) fn give_to_directory(copy: EntryCopy<'_>, source: (&Fd, &Stat), (made
     let given =
         if layout.is_of(there) { layout.give(made, Bearer::Directory) } else { Err(LayoutError::Elsewhere) };
     if let Err(refusal) = given {
-        tell_refusal(copy, &copy.target_path(), &refusal);
+        report_refusal(copy, &copy.target_path(), &refusal);
     }
 }
 
-fn tell_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &LayoutError) {
+fn report_refusal(copy: EntryCopy<'_>, path: &[u8], refusal: &LayoutError) {
     remark(copy, path, refusal);
-    if matches!(refusal, LayoutError::Elsewhere) || copy.copier.layouts.told.swap(true, Ordering::Relaxed) {
+    if matches!(refusal, LayoutError::Elsewhere)
+        || copy.copier.layouts.is_reported.swap(true, Ordering::Relaxed)
+    {
         return;
     }
     let problem = Problem::new(CopyKind::Layout).naming(path).naming(refusal.to_string().into_bytes());

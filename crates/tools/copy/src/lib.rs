@@ -1,13 +1,14 @@
 //! The copy tool: `cp` with everything in flight at once.
 //!
-//! [`run()`] begins here: `operands.rs` works out what goes where, `run.rs` runs it group by group,
-//! and [`Copier`] is the [`Tool`] that does it. Its methods pass each entry, as an `EntryCopy`
-//! (`entry_copy.rs`), to the file for its kind: `directory.rs`, `regular.rs` (with `holes.rs`),
-//! `other.rs` (with `stream.rs` and `without_data.rs`), and `links.rs` for further names of a file.
-//! `attributes.rs` is the last step of each. `existing.rs` decides what to do with an existing
-//! target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are GNU's.
+//! [`run()`] begins here: `operands.rs` assigns sources to targets, `run.rs` runs it group by
+//! group, and [`Copier`] is the [`Tool`] that does it. Its methods pass each entry, as an
+//! `EntryCopy` (`entry_copy.rs`), to the file for its kind: `directory.rs`, `regular.rs` (with
+//! `holes.rs`), `other.rs` (with `stream.rs` and `without_data.rs`), and `links.rs` for further
+//! names of a file. `attributes.rs` is the last step of each. `existing.rs` decides about an
+//! existing target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are
+//! GNU's.
 //!
-//! What is true of a copy that is interrupted is in `staged.rs` (`--atomic`), `durable.rs`
+//! The guarantees for an interrupted copy are in `staged.rs` (`--atomic`), `durable.rs`
 //! (`--fsync`), `verify.rs` (`--verify`, `--manifest`) and `journaled.rs` (`--resume`,
 //! `--journal`); docs/trust.md has the promises.
 
@@ -64,20 +65,20 @@ use std::time::Duration;
 use haul_digest::Algorithm;
 use haul_flow::{
     BackupDirectory, Block, CancelToken, ClosedWaiting, Context, DirCache, DirHandle, DirNode, Enter, Entry,
-    Failure, Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe,
+    EntryFailure, Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe,
     Problem, Reported, Room, Start, Tool, Write, is_shared,
 };
-use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
+use haul_sys::{Credentials, EntryType, Errno, Error, FileContexts, Mode, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
-    Atomic, Backup, CopyOptions, Dereference, Difference, Existing, Fsync, IfChanged, Label, LayoutRule,
-    Make, OnFull, Operands, Preserve, Reflink, Sparse, TemporaryNames, Update, Verify,
+    Atomic, Backup, CopyOptions, Dereference, Existing, Fsync, IfChanged, Label, LayoutRule, Make, OnFull,
+    Operands, Preserve, Reflink, Sparse, TemporaryNames, Update, UpdateRule, Verify,
 };
 
 pub use verify::{DigestSink, FileDigest};
 
-pub use run::{CopyRequest, Deletion, Outcome, Refused, run};
+pub use run::{CopyOutcome, CopyRefusal, CopyRequest, DeletionStep, run};
 pub use space::FreeSpace;
 pub use survey::survey;
 
@@ -112,7 +113,7 @@ pub struct Copier {
     cancel: CancelToken,
     /// Where the copy waits for room (`--on-full=pause`).
     room: Option<Room>,
-    process: ProcessIdentity,
+    process: Credentials,
     umask: Mode,
     offload_bytes: u64,
     links: LinkTable<Entry<Copier>, LinkedName>,
@@ -123,7 +124,7 @@ pub struct Copier {
     tops: Tops,
     made_links: MadeLinks,
     backups: Backups,
-    /// Keeps what is replaced (`--backup-dir`).
+    /// Backups of replaced entries (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
     layouts: Layouts,
     /// The file systems to flush (`--fsync`).
@@ -133,14 +134,14 @@ pub struct Copier {
     digests: Option<DigestSink>,
     /// The algorithm of these hashes, in every process.
     listed_hash: Option<Algorithm>,
-    /// Which entries are complete, if that is recorded.
+    /// Record of the complete entries, if there is one.
     journal: Option<JournalState>,
     /// Where files can be created without a name.
     unnamed_files: UnnamedFiles,
     /// Rules of `/etc/xattr.conf`, read when the first xattr is found.
     xattr_rules: OnceLock<XattrRules>,
     /// True if the user knows that the target's file system has no xattrs.
-    told_xattrs_lost: AtomicBool,
+    has_reported_xattrs: AtomicBool,
     /// The policy's file contexts, with `-Z`.
     contexts: Option<FileContexts>,
     resolutions: Resolutions,
@@ -157,20 +158,20 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Returns a copier for the entries that waited until what was in their way was deleted.
+    /// Returns a copier for the entries that waited for the deletion of obstacles.
     fn for_the_rest(self) -> Self {
         let mut options = self.options.clone();
         if let Update::Different(difference) = &mut options.existing.update {
             difference.deletes_later = false;
         }
-        let Self { contexts, listed_hash, digests, journal, links, told_xattrs_lost, .. } = self;
+        let Self { contexts, listed_hash, digests, journal, links, has_reported_xattrs, .. } = self;
         Self {
             contexts,
             listed_hash,
             digests,
             journal,
             links,
-            told_xattrs_lost,
+            has_reported_xattrs,
             ..Self::new(options, self.cancel, false)
         }
     }
@@ -201,7 +202,7 @@ impl Copier {
             journal: None,
             unnamed_files: UnnamedFiles::default(),
             xattr_rules: OnceLock::new(),
-            told_xattrs_lost: AtomicBool::new(false),
+            has_reported_xattrs: AtomicBool::new(false),
             contexts: None,
             resolutions: Resolutions::default(),
             agreed: AtomicBool::new(false),
@@ -355,15 +356,15 @@ impl Tool for Copier {
         distributed::list_digest(EntryCopy::new(self, cx, entry), result);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         let (kind, cause) = match failure {
-            Failure::WriteTarget(cause) => (FlowKind::ErrorWriting, cause),
-            Failure::NoRoom(_) => {
+            EntryFailure::WriteTarget(cause) => (FlowKind::ErrorWriting, cause),
+            EntryFailure::NoRoom(_) => {
                 cx.report().waits_for_room(Some(&target_path(entry)));
                 return Reported::Yes;
             }
-            Failure::CloseTarget(cause) => (FlowKind::FailedToClose, cause),
-            Failure::OpenDir(cause) | Failure::OpenFile(cause)
+            EntryFailure::CloseTarget(cause) => (FlowKind::FailedToClose, cause),
+            EntryFailure::OpenDir(cause) | EntryFailure::OpenFile(cause)
                 if entry.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
             {
                 return regular::not_opened(EntryCopy::new(self, cx, entry));

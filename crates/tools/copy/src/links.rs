@@ -11,7 +11,7 @@ use super::dry_run;
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::options::Preserve;
-use super::place::{self, ClearedPlace, Foreseen, Left, Place};
+use super::place::{self, ClearedPlace, Foreseen, Left, TargetPlace};
 use super::temporary;
 use super::{Copier, CopyKind};
 
@@ -46,7 +46,7 @@ pub(super) struct LinkedName {
     file: MadeFile,
     /// True if another user may replace it.
     is_shared: bool,
-    /// The file's source as it was copied, if there is a journal to tell. Boxed: there is one of
+    /// The file's source as it was copied, if there is a journal. Boxed: there is one of
     /// these for every file with several names.
     source: Option<Box<Stat>>,
 }
@@ -127,8 +127,8 @@ pub(super) fn claim(copy: EntryCopy<'_>, stat: &Stat) -> NameClaim {
                 if is_linked(copy.with(&entry), &first) {
                     return NameClaim::Over;
                 }
-                // Once forgotten, the next claim comes first, or finds what another worker
-                // made meanwhile.
+                // Once forgotten, the next claim comes first, or finds the file that another
+                // worker made since.
                 forget(copy.copier, stat.identity, &first);
             }
         }
@@ -219,27 +219,27 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
         _ if links_directory => Ok(()),
         true => Err(cannot_link(copy, first, dry_run::error(Errno::ISDIR))),
         false => {
-            copy.tell_replaced();
+            copy.print_replaced();
             Ok(())
         }
     };
     match place::foresee(copy, &source)? {
         Foreseen::Left(Left::AsItIs) => return Ok(Linking::Left),
         Foreseen::Left(Left::AsCopy) if !copy.options.existing.update.syncs() => overwrite()?,
-        Foreseen::BackedUp(_, backup) => copy.tell_linked(first, there.as_ref(), Some(&backup)),
+        Foreseen::BackedUp(_, backup) => copy.print_linked(first, there.as_ref(), Some(&backup)),
         Foreseen::Stays(_) | Foreseen::Replaced(_) | Foreseen::Left(Left::AsCopy) => {
-            copy.tell_linked(first, there.as_ref(), None);
+            copy.print_linked(first, there.as_ref(), None);
             overwrite()?;
         }
         Foreseen::Removed => {
-            copy.tell_removed();
-            copy.tell_linked(first, there.as_ref(), None);
+            copy.print_removed();
+            copy.print_linked(first, there.as_ref(), None);
         }
         Foreseen::Made | Foreseen::Dangling => {
-            copy.tell_linked(first, None, None);
+            copy.print_linked(first, None, None);
             // A dangling symbolic link.
             if there.is_some() && !links_directory {
-                copy.tell_replaced();
+                copy.print_replaced();
             }
         }
     }
@@ -273,7 +273,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
     match make(copy.target_name()) {
         Err(cause) if cause.is(Errno::EXIST) => {}
         outcome => {
-            copy.tell_linked(first, None, None);
+            copy.print_linked(first, None, None);
             return outcome.map(|()| Linking::Done).map_err(failed);
         }
     }
@@ -293,17 +293,17 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         .map_err(unseen)?;
     let mut turn = place::turn(copy);
     match place::clear(copy, &new, &mut turn, &source)? {
-        Place::Left(Left::AsItIs) => return Ok(Linking::Left),
+        TargetPlace::Left(Left::AsItIs) => return Ok(Linking::Left),
         // It is no older than the source, but must become the same file as the source's
         // other names.
-        Place::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
+        TargetPlace::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
             place::keep(copy, &new)?;
-            copy.tell_linked(first, before.as_ref(), None);
+            copy.print_linked(first, before.as_ref(), None);
         }
-        Place::Left(Left::AsCopy) => {}
-        Place::Taken(_) | Place::Replaced(_) => copy.tell_linked(first, before.as_ref(), None),
-        Place::Free(ClearedPlace { backup, before }) => {
-            copy.tell_linked(first, before.as_ref(), backup.as_deref());
+        TargetPlace::Left(Left::AsCopy) => {}
+        TargetPlace::Taken(_) | TargetPlace::Replaced(_) => copy.print_linked(first, before.as_ref(), None),
+        TargetPlace::Free(ClearedPlace { backup, before }) => {
+            copy.print_linked(first, before.as_ref(), backup.as_deref());
             match make(copy.target_name()) {
                 // A dangling symbolic link.
                 Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
@@ -317,12 +317,12 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         }
     }
     replace(copy.copier, &new, copy.target_name(), &make).map_err(failed)?;
-    copy.tell_replaced();
+    copy.print_replaced();
     Ok(Linking::Done)
 }
 
-/// Replaces `name` atomically with what `make` creates: observers see either the old entry or the
-/// new one.
+/// Replaces `name` atomically with the entry that `make` creates: observers see either the old
+/// entry or the new one.
 pub(super) fn replace(
     copier: &Copier,
     directory: &Fd,

@@ -9,12 +9,14 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
-use haul_sys::{Cache, DirectoryReader, Errno, Error, Fd, FileType, Mode, Names, Open, Pinned, Stat};
+use haul_sys::{
+    CacheMode, DirectoryReader, Errno, Error, Fd, FileRef, FileType, Mode, NameArena, Open, Pinned, Stat,
+};
 use haul_sys::{XattrNames, has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, SECURITY_LABEL};
 use super::options::{Preserve, Update};
 use super::source_xattrs;
 use super::xattr_rules::SourceXattrs;
@@ -36,7 +38,7 @@ pub(super) fn mend_entry(copy: EntryCopy<'_>, source: &Stat) {
     };
     match look() {
         Ok((directory, there)) => mend(copy, &directory, source, &there),
-        // Somebody has removed it meanwhile.
+        // Somebody has removed it since.
         Err(cause) if Error::is(&cause, Errno::NOENT) => {}
         Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotStat, cause)),
     }
@@ -54,7 +56,7 @@ pub(super) fn mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &S
     }
 }
 
-/// How a target differs from its source, in what is preserved.
+/// Preserved attributes in which a target differs from its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
     pub(super) content: bool,
@@ -118,17 +120,17 @@ fn other_xattrs_at(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<
     let target = Pinned::open(directory, copy.target_name()).ok()?;
     let is_there = target.stat().is_ok_and(|now| now.identity == there.identity);
     let wanted = read_source(copy).ok().filter(|_| is_there)?;
-    Some(other_xattrs(copy, Object::Pinned(&target), &wanted))
+    Some(other_xattrs(copy, FileRef::Pinned(&target), &wanted))
 }
 
 /// Prints the line for an existing directory whose attributes will be set.
-pub(super) fn tell_entered(copy: EntryCopy<'_>, opened: &OpenDir<'_>, there: &Stat) {
+pub(super) fn print_entered(copy: EntryCopy<'_>, opened: &OpenDir<'_>, there: &Stat) {
     if !copy.options.itemize || copy.options.strict {
         return;
     }
     let differences = all_differences(copy, opened.stat, there);
     if (Differences { size: false, ..differences }).any() {
-        copy.tell_mended(differences);
+        copy.print_mended(differences);
     }
 }
 
@@ -183,7 +185,7 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
     if before.identity != there.identity {
         return Err(Problem::new(CopyKind::ReplacedWhileMade).naming(copy.target_path()));
     }
-    let object = Object::Pinned(&target);
+    let object = FileRef::Pinned(&target);
     let xattrs = read_source(copy)?;
     let others = other_xattrs(copy, object, &xattrs);
     let differences = differences(copy, source, &before).with_xattrs(&others);
@@ -205,7 +207,7 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
         }
     }
     copy.count(EntryOutcome::Mended);
-    copy.tell_mended(differences);
+    copy.print_mended(differences);
     Ok(())
 }
 
@@ -221,22 +223,23 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
     };
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let source = pin().map_err(cannot_stat)?;
-    Ok(source_xattrs::read(copy, Object::Pinned(&source)))
+    Ok(source_xattrs::read(copy, FileRef::Pinned(&source)))
 }
 
 /// Returns the xattrs that a target lacks, has with another value, or has and would not be copied.
 /// If they can't be listed, which shows again when they are set, these are all that are wanted.
-fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) -> Vec<CString> {
+fn other_xattrs(copy: EntryCopy<'_>, target: FileRef<'_>, wanted: &SourceXattrs) -> Vec<CString> {
     if !copy.options.reads_xattrs() {
         return Vec::new();
     }
-    let has = |(key, value): &(&CStr, &[u8])| match target.get(key) {
+    let has = |(key, value): &(&CStr, &[u8])| match target.get_xattr(key) {
         Ok(there) => there == *value,
-        // What can't be set is no difference. Without an ACL, the target isn't as private.
+        // An attribute that can't be set is no difference, except for an ACL: without it, the
+        // target isn't as private.
         Err(cause) => {
             let is_lost = cause.is(Errno::OPNOTSUPP) && !is_list(key) && !copy.options.require_xattr;
             if is_lost {
-                tell_lost(copy.copier, copy.cx, &|| copy.target_path());
+                warn_no_xattrs(copy.copier, copy.cx, &|| copy.target_path());
             }
             is_lost
         }
@@ -251,12 +254,12 @@ fn other_xattrs(copy: EntryCopy<'_>, target: Object<'_>, wanted: &SourceXattrs) 
 }
 
 /// Warns once that the target's file system has no xattrs, if that is wanted.
-pub(super) fn tell_lost(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn() -> Vec<u8>) {
+pub(super) fn warn_no_xattrs(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn() -> Vec<u8>) {
     let options = &copier.options;
     // Relaxed: nothing else depends on it.
     if options.report_lost_xattrs
         && !options.require_xattr
-        && !copier.told_xattrs_lost.swap(true, Ordering::Relaxed)
+        && !copier.has_reported_xattrs.swap(true, Ordering::Relaxed)
     {
         cx.problem(Problem::new(CopyKind::XattrsLost).naming(path()).as_warning());
     }
@@ -266,10 +269,10 @@ pub(super) fn tell_lost(copier: &Copier, cx: &Context<'_, Copier>, path: &dyn Fn
 fn extra_xattrs(
     copier: &Copier,
     cx: &Context<'_, Copier>,
-    target: Object<'_>,
+    target: FileRef<'_>,
     wanted: &SourceXattrs,
 ) -> Result<Vec<CString>, Error> {
-    let names = match target.list() {
+    let names = match target.list_xattrs() {
         // Some kernels and sandboxes lack the call.
         Err(cause) if cause.is(Errno::NOSYS) => XattrNames::default(),
         names => names?,
@@ -288,7 +291,7 @@ fn extra_xattrs(
 /// Removes the xattrs that an existing directory or file has, and its source has not.
 pub(super) fn remove_extra_xattrs(attributes: &NewAttributes<'_>) -> Result<(), Error> {
     let NewAttributes { copier, cx, object, xattrs, .. } = attributes;
-    extra_xattrs(copier, cx, *object, xattrs)?.iter().try_for_each(|key| object.remove(key))
+    extra_xattrs(copier, cx, *object, xattrs)?.iter().try_for_each(|key| object.remove_xattr(key))
 }
 
 /// True if source and target, two regular files of one size, have the same content. What can't be
@@ -303,7 +306,7 @@ pub(super) fn has_same_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
         let (mut ours, mut theirs) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
         let mut offset = 0;
         loop {
-            let length = read(&source, offset, &mut ours, Cache::Keep)?;
+            let length = read(&source, offset, &mut ours, CacheMode::Keep)?;
             let is_same = is_at(&target, offset, &ours[..length], &mut theirs)?;
             if length == 0 || !is_same {
                 return Ok::<_, Error>(is_same);
@@ -322,7 +325,7 @@ fn is_at(file: &Fd, offset: u64, wanted: &[u8], buffer: &mut [u8]) -> Result<boo
     let mut done = 0;
     loop {
         let rest = if wanted.is_empty() { 1 } else { wanted.len() - done };
-        let length = read(file, offset + done as u64, &mut buffer[..rest], Cache::Keep)?;
+        let length = read(file, offset + done as u64, &mut buffer[..rest], CacheMode::Keep)?;
         if length == 0 || wanted.get(done..done + length) != Some(&buffer[..length]) {
             return Ok(wanted.is_empty() && length == 0);
         }
@@ -346,7 +349,7 @@ pub(super) fn leads_to_the_same(copy: EntryCopy<'_>, directory: &Fd) -> bool {
 pub(super) fn is_empty(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     let list = || {
         let there = open(directory, copy.target_name(), Open::DIRECTORY)?;
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         DirectoryReader::new().read(&there, &mut names, 1)?;
         Ok::<_, Error>(names.is_empty())
     };

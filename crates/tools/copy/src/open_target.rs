@@ -37,7 +37,7 @@ pub struct CopiedFile {
     pub(super) skips_holes: bool,
     /// True if its length must be set at the end.
     pub(super) has_holes: bool,
-    /// How it was created, if it is new.
+    /// The mode it was created with, if it is new.
     pub(super) creation_mode: Option<CreationMode>,
     /// Mode to restore when no other rank opens it any more.
     pub(super) mode_to_restore: OnceLock<Mode>,
@@ -47,13 +47,13 @@ pub struct CopiedFile {
     pub(super) lacks_attributes: AtomicBool,
     /// Length of the content, once it is complete.
     pub(super) length: AtomicU64,
-    /// What is verified of it.
+    /// State of its verification.
     pub(super) verification: Option<Verification>,
-    /// What the journal will be told of it.
+    /// Its record for the journal.
     pub(super) journaled: Option<JournaledFile>,
-    /// What is recorded of it before it is complete.
+    /// Its segments recorded before it is complete.
     pub(super) partial: Option<Box<Partial>>,
-    /// How often its content was moved again, because the source had changed.
+    /// Number of times its content was moved again because the source had changed.
     pub(super) retries: AtomicU32,
 }
 
@@ -91,11 +91,11 @@ pub(super) struct OpenTarget {
     pub(super) before: Option<Stat>,
     /// Name of the backup, if one was made.
     pub(super) backup: Option<CString>,
-    /// How it was created, if nothing was in its place.
+    /// The mode it was created with, if its name was free.
     pub(super) creation_mode: Option<CreationMode>,
     /// Set until it has its own name.
     pub(super) staged: Option<Staged>,
-    /// What is recorded of it before it is complete.
+    /// Its segments recorded before it is complete.
     pub(super) partial: Option<Box<Partial>>,
 }
 
@@ -107,7 +107,7 @@ impl OpenTarget {
 
 /// Result of preparing a target.
 #[allow(clippy::large_enum_variant, reason = "each is taken apart at once")]
-pub(super) enum Target {
+pub(super) enum PreparedTarget {
     /// It is open.
     Open(OpenTarget),
     /// The existing file stays; this was reported.

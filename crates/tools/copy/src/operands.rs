@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
-use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_path};
+use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_followed, stat_path};
 
 use super::backup::backup_name;
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
-use super::{CopyKind, Refused};
+use super::{CopyKind, CopyRefusal};
 
 /// One source and its target.
 pub(super) struct Assignment {
@@ -123,31 +123,31 @@ pub(super) fn assign(
     operands: &Operands,
     options: &CopyOptions,
     cache: &DirCache,
-) -> Result<Vec<Assignment>, Refused> {
+) -> Result<Vec<Assignment>, CopyRefusal> {
     let (names, strict) = (&operands.names, options.strict);
     match (names.as_slice(), &operands.target_directory) {
-        ([], _) => return Err(Refused::Usage(Problem::new(CopyKind::MissingOperand))),
+        ([], _) => return Err(CopyRefusal::Usage(Problem::new(CopyKind::MissingOperand))),
         ([only], None) => {
-            return Err(Refused::Usage(Problem::new(CopyKind::MissingTarget).naming(only.to_bytes())));
+            return Err(CopyRefusal::Usage(Problem::new(CopyKind::MissingTarget).naming(only.to_bytes())));
         }
         _ => {}
     }
     if operands.no_target_directory {
         return match (&operands.target_directory, names.as_slice()) {
             (None, [_, _]) if operands.parents => {
-                Err(Refused::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
+                Err(CopyRefusal::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
             }
-            (Some(_), _) => Err(Refused::Fatal(Problem::new(CopyKind::BothTargetOptions))),
+            (Some(_), _) => Err(CopyRefusal::Fatal(Problem::new(CopyKind::BothTargetOptions))),
             (None, [source, target]) => to_name(source, target, options, cache),
             (None, [_, _, extra, ..]) => {
-                Err(Refused::Usage(Problem::new(CopyKind::ExtraOperand).naming(extra.to_bytes())))
+                Err(CopyRefusal::Usage(Problem::new(CopyKind::ExtraOperand).naming(extra.to_bytes())))
             }
             (None, _) => Ok(Vec::new()),
         };
     }
     if let Some(directory) = &operands.target_directory {
         let held = hold_target(directory, strict, cache).map_err(|cause| {
-            Refused::Fatal(
+            CopyRefusal::Fatal(
                 Problem::new(CopyKind::TargetDirectory).naming(directory.to_bytes()).because(cause),
             )
         })?;
@@ -158,14 +158,14 @@ pub(super) fn assign(
         (Ok(held), _) => Ok(into_directory(sources, &held, operands)),
         // Nor is a link to a directory a name to copy to.
         (Err(cause), _) if strict && cause.is(Errno::LOOP) => {
-            Err(Refused::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
+            Err(CopyRefusal::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
         }
         (Err(_), [_]) if operands.parents => {
-            Err(Refused::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
+            Err(CopyRefusal::Usage(Problem::new(CopyKind::ParentsWantDirectory)))
         }
         (Err(_), [source]) => to_name(source, last, options, cache),
         (Err(cause), _) => {
-            Err(Refused::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
+            Err(CopyRefusal::Fatal(Problem::new(CopyKind::Target).naming(last.to_bytes()).because(cause)))
         }
     }
 }
@@ -194,19 +194,19 @@ fn to_name(
     target: &CString,
     options: &CopyOptions,
     cache: &DirCache,
-) -> Result<Vec<Assignment>, Refused> {
+) -> Result<Vec<Assignment>, CopyRefusal> {
     let split = Split::of(target);
     let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
     let held = split.hold(cache);
     let held = match if options.strict { held.and_then(|held| without_links(&place, held)) } else { held } {
         Ok(held) => held,
-        // The directory may be missing: creating the copy reports that in terms of what is created.
+        // The directory may be missing: creating the copy reports that in the copy's terms.
         Err(cause) if cause.is(Errno::NOENT) => {
             cache.hold_absent(&c_string(split.display), Open::SEARCH.following(), split.display.to_vec())
         }
         Err(cause) => {
             let problem = Problem::new(CopyKind::CannotStat).naming(target.to_bytes()).because(cause);
-            return Err(Refused::Fatal(unusable(source, options).unwrap_or(problem)));
+            return Err(CopyRefusal::Fatal(unusable(source, options).unwrap_or(problem)));
         }
     };
     let shown = target.to_bytes().to_vec();
@@ -305,7 +305,7 @@ pub(super) fn groups(
     };
     let any_in_target = !directories.is_empty() && assignments.iter().any(is_in_target);
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
-    let (mut names, mut sources, mut files) = (Names::default(), Sources::default(), HashMap::new());
+    let (mut names, mut sources, mut files) = (TargetNames::default(), Sources::default(), HashMap::new());
     for assignment in assignments {
         let copy = if any_in_target { standing_copy(&assignment, cache) } else { None };
         let is_new = names.insert(&assignment) & sources.insert(assignment.lineage.as_ref(), copy);
@@ -317,7 +317,7 @@ pub(super) fn groups(
                 group.push(assignment);
             }
             _ => {
-                (names, sources) = (Names::default(), Sources::default());
+                (names, sources) = (TargetNames::default(), Sources::default());
                 names.insert(&assignment);
                 sources.insert(assignment.lineage.as_ref(), copy);
                 files = assignment.file.into_iter().map(|file| (file, 0)).collect();
@@ -349,7 +349,7 @@ fn must_wait(
 fn standing_copy(assignment: &Assignment, cache: &DirCache) -> Option<Identity> {
     let directory = cache.open(&assignment.target.0).ok()?;
     let name = assignment.components().next()?;
-    let there = stat_path(Some(&*directory), &c_string(name), true).ok()?;
+    let there = stat_followed(&*directory, &c_string(name)).ok()?;
     (there.kind == FileType::Directory).then_some(there.identity)
 }
 
@@ -451,7 +451,7 @@ impl Sources {
 
 /// The target names of a group.
 #[derive(Default)]
-struct Names {
+struct TargetNames {
     whole: HashSet<Vec<u8>>,
     /// Their proper prefixes.
     above: HashSet<Vec<u8>>,
@@ -460,7 +460,7 @@ struct Names {
     are_any: bool,
 }
 
-impl Names {
+impl TargetNames {
     /// Adds a copy; returns false if its name equals another, or is above or below one.
     fn insert(&mut self, assignment: &Assignment) -> bool {
         let mut is_new = true;

@@ -1,4 +1,4 @@
-//! The copy tool's options: plain data, lowered once from what the user typed.
+//! The copy tool's options: plain data, lowered once from the command line.
 
 use std::ffi::CString;
 
@@ -7,7 +7,7 @@ use haul_digest::Algorithm;
 use haul_flow::BackupPlace;
 use haul_sys::{FileType, Identity, Stat};
 
-/// Which symbolic links in the source are followed.
+/// The symbolic links of the source that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Dereference {
     /// No links: they are copied as links (`-P`).
@@ -47,7 +47,7 @@ bitflags! {
     }
 }
 
-/// Which existing files are replaced (`--update`).
+/// The existing files that are replaced (`--update`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Update {
     /// All.
@@ -60,7 +60,7 @@ pub enum Update {
     Older,
     /// Those that differ from the source, also by their type. What is the same gets the source's
     /// attributes (`haul sync`).
-    Different(Difference),
+    Different(UpdateRule),
 }
 
 impl Update {
@@ -73,35 +73,35 @@ impl Update {
     /// True if directories in the way of other files are removed by the deletion that follows.
     #[must_use]
     pub fn deletes_later(self) -> bool {
-        matches!(self, Self::Different(Difference { deletes_later: true, .. }))
+        matches!(self, Self::Different(UpdateRule { deletes_later: true, .. }))
     }
 
     /// True if nothing is made where nothing is.
     pub(super) fn makes_nothing_new(self) -> bool {
-        matches!(self, Self::Different(Difference { only_existing: true, .. }))
+        matches!(self, Self::Different(UpdateRule { only_existing: true, .. }))
     }
 }
 
-/// When a regular file differs from its source: by type, size or modification time, or as said
-/// here.
+/// Rules for when a regular file differs from its source: by default, by type, size or
+/// modification time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Difference {
+pub struct UpdateRule {
     /// By content instead of the modification time (`--checksum`).
     pub by_content: bool,
     /// Modification times may differ by so many seconds (`--modify-window`).
     pub window: u32,
     /// Files that are newer than their sources stay (`--update`).
     pub keeps_newer: bool,
-    /// Nothing is made where nothing is (`--existing`).
+    /// No new entries are created (`--existing`).
     pub only_existing: bool,
-    /// What exists stays as it is, but for directories (`--ignore-existing`).
+    /// Existing entries stay as they are, except for directories (`--ignore-existing`).
     pub only_missing: bool,
     /// Directories in the way of other files stay, because a deletion follows
     /// ([`CopyKind::InTheWay`](crate::CopyKind::InTheWay)).
     pub deletes_later: bool,
 }
 
-impl Difference {
+impl UpdateRule {
     /// True if a target stays because it is newer. As with rsync, types that differ matter more.
     pub(super) fn keeps(self, source: &Stat, there: &Stat) -> bool {
         let is_regular = |file: &Stat| file.kind == FileType::Regular;
@@ -109,7 +109,7 @@ impl Difference {
     }
 }
 
-/// How the backup of a replaced file is named (`--backup`).
+/// Naming of the backup of a replaced file (`--backup`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Backup {
     /// No backup is made.
@@ -122,14 +122,14 @@ pub enum Backup {
     Numbered,
 }
 
-/// How existing targets are treated.
+/// Treatment of existing targets.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Existing {
-    /// Which files are replaced.
+    /// The files to replace.
     pub update: Update,
     /// Ask before replacing (`-i`); files are then copied one at a time.
     pub ask: bool,
-    /// Remove and recreate what can't be opened (`-f`).
+    /// Remove and recreate files that can't be opened (`-f`).
     pub force: bool,
     /// Remove existing files first (`--remove-destination`).
     pub remove: bool,
@@ -164,7 +164,7 @@ impl Default for Existing {
     }
 }
 
-/// How a regular file is copied.
+/// Kind of copy that is made of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Make {
     /// A file with the same content.
@@ -197,10 +197,10 @@ pub enum Sparse {
     Never,
 }
 
-/// Which regular files get their own name only when they are complete (`--atomic`).
+/// The regular files that get their own name only when complete (`--atomic`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Atomic {
-    /// None: data is written under the target's name (`--no-atomic`).
+    /// No files: data is written under the target's name (`--no-atomic`).
     Never,
     /// New files of at least 1 MiB: a part of them may pass for the whole, and the name costs
     /// nothing against the data.
@@ -221,12 +221,12 @@ pub enum Fsync {
     Each,
 }
 
-/// How a copy is verified (`--verify`).
+/// Extent of verification (`--verify`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Verify {
     /// Not at all.
     Never,
-    /// The target is read again, from the page cache: what went through memory is right.
+    /// The target is read again, from the page cache: the copy in memory is right.
     Stream,
     /// The target is read again from its device.
     Target,
@@ -234,7 +234,7 @@ pub enum Verify {
     Both,
 }
 
-/// What happens when a source has changed while it was copied (`--if-changed`).
+/// Action when a source has changed while it was copied (`--if-changed`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum IfChanged {
     /// Changes are not looked for.
@@ -245,7 +245,7 @@ pub enum IfChanged {
     Retry(u32),
 }
 
-/// What happens when a target's file system is full, or a quota is used up (`--on-full`).
+/// Action when a target's file system is full, or a quota is used up (`--on-full`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum OnFull {
     /// The file is an error.
@@ -269,7 +269,7 @@ pub enum LayoutRule {
     },
 }
 
-/// How SELinux contexts, the xattr `security.selinux`, are treated.
+/// Treatment of SELinux contexts, the xattr `security.selinux`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Label {
     /// Like any other xattr.
@@ -292,9 +292,9 @@ pub struct CopyOptions {
     /// Copy directories with their content (`-r`). Without it, special files are read like
     /// regular ones.
     pub recursive: bool,
-    /// Which symbolic links are followed.
+    /// The symbolic links to follow.
     pub dereference: Dereference,
-    /// Which attributes are preserved.
+    /// The attributes to preserve.
     pub preserve: Preserve,
     /// Failing to preserve mode, ownership or timestamps is an error (`-p`, `--preserve=…`, `-a`).
     pub require_preserve: bool,
@@ -305,13 +305,13 @@ pub struct CopyOptions {
     /// Warn once if the target's file system has no xattrs, which GNU `cp` drops silently. One that
     /// doesn't fit into it is an error.
     pub report_lost_xattrs: bool,
-    /// How SELinux contexts are treated.
+    /// Treatment of SELinux contexts.
     pub label: Label,
     /// New files get the default mode instead of the source's (`--no-preserve=mode`).
     pub default_mode: bool,
-    /// How existing targets are treated.
+    /// Treatment of existing targets.
     pub existing: Existing,
-    /// How regular files are copied.
+    /// Kind of copy that is made of regular files.
     pub make: Make,
     /// Copy attributes only, no data (`--attributes-only`).
     pub attributes_only: bool,
@@ -327,15 +327,15 @@ pub struct CopyOptions {
     pub reflink: Reflink,
     /// Where the target gets holes.
     pub sparse: Sparse,
-    /// Which regular files get their own name only when they are complete.
+    /// The regular files that get their own name only when complete.
     pub atomic: Atomic,
     /// When the copy is made durable.
     pub fsync: Fsync,
-    /// How the copy is verified.
+    /// Extent of verification.
     pub verify: Verify,
-    /// What happens when a source has changed while it was copied.
+    /// Action when a source has changed while it was copied.
     pub if_changed: IfChanged,
-    /// What happens when a target's file system is full.
+    /// Action when a target's file system is full.
     pub on_full: OnFull,
     /// Placement of new files' data.
     pub layout: LayoutRule,
@@ -369,7 +369,7 @@ pub struct CopyOptions {
 pub struct TemporaryNames {
     /// Number shared by all runs with one journal.
     pub number: u64,
-    /// Which of those runs this is, starting at 1.
+    /// Number of this run among them, starting at 1.
     pub epoch: u32,
 }
 

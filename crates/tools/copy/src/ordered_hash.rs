@@ -30,7 +30,7 @@ impl OrderedHash {
         }
     }
 
-    /// Forgets what was added.
+    /// Starts over.
     pub(super) fn begin_again(&self) {
         *lock(&self.1) = Ok(StreamHash::new(self.0));
     }

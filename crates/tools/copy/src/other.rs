@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{Creation, EntryOutcome, FlowKind, Handled, Problem};
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
+    EntryType, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
 };
 use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_path};
 
@@ -17,10 +17,9 @@ use super::journaled;
 use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
 use super::mend;
-use super::object::Object;
-use super::open_target::Target;
+use super::open_target::PreparedTarget;
 use super::options::{Make, Preserve};
-use super::place::{self, ClearedPlace, Left, Made, Place};
+use super::place::{self, ClearedPlace, CreateResult, Left, TargetPlace};
 use super::regular;
 use super::source_xattrs;
 use super::stream;
@@ -81,20 +80,20 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
         (false, _) => remake(copy, &directory, &source),
     };
     match made {
-        Ok(Made::Whole) => {
+        Ok(CreateResult::Whole) => {
             // A copy that lacks an attribute counts, but the next run tries again.
             let recorded = Some(source).filter(|_| copy.cx.errors() == errors_before);
             recorded.iter().for_each(|source| journaled::record(copy, source));
             complete(copy, link, recorded);
         }
         // A file as good as a copy can also serve the source's other names.
-        Ok(Made::Left(Left::AsCopy)) => {
+        Ok(CreateResult::Left(Left::AsCopy)) => {
             mend::mend_entry(copy, &source);
             if let Some(file) = link {
                 links::complete(copy, file, None, None);
             }
         }
-        Ok(Made::Left(Left::AsItIs) | Made::Broken) => links::abandon(copy, link),
+        Ok(CreateResult::Left(Left::AsItIs) | CreateResult::Broken) => links::abandon(copy, link),
         Err(problem) => {
             links::abandon(copy, link);
             return Err(problem);
@@ -125,7 +124,7 @@ fn links_at_once(copy: EntryCopy<'_>) -> bool {
     };
     let is_there = made.is_ok();
     if is_there {
-        copy.tell_copied();
+        copy.print_copied();
         copy.count(outcome);
     }
     is_there
@@ -164,19 +163,21 @@ fn complete(copy: EntryCopy<'_>, link: Option<Identity>, source: Option<Stat>) {
 
 /// Copies a special file's content like a regular file's, as `cp` does without `-r` or
 /// with `--copy-contents`.
-fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made, Problem> {
+fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<CreateResult, Problem> {
     if let Some(refusal) = place::refuses(copy, stat) {
         return Err(refusal);
     }
     let unreadable = |cause| Problem::new(FlowKind::CannotOpen).naming(copy.entry.path()).because(cause);
     let how = if copy.follows() { Open::READ.following() } else { Open::READ };
     // GNU prints the `--verbose` line before it opens the source.
-    let tell = |_: &Error| copy.tell_copied();
-    let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(tell).map_err(unreadable)?;
+    let print = |_: &Error| copy.print_copied();
+    let source = open(directory, copy.entry.name(), how.blocking()).inspect_err(print).map_err(unreadable)?;
     let made =
         match regular::open_target(copy, Original::of(stat), creation_mode::private(copy.copier, stat))? {
-            Target::Open(target) => Made::whole_if(stream::fill(copy, (&source, stat), target)),
-            Target::Left(left) => Made::Left(left),
+            PreparedTarget::Open(target) => {
+                CreateResult::whole_if(stream::fill(copy, (&source, stat), target))
+            }
+            PreparedTarget::Left(left) => CreateResult::Left(left),
         };
     match source.close() {
         Ok(()) => Ok(made),
@@ -185,7 +186,7 @@ fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Made
 }
 
 /// Recreates a symbolic link or special file with its attributes.
-fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<Made, Problem> {
+fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<CreateResult, Problem> {
     let name = copy.target_name();
     let cannot_create = match source.kind {
         FileType::Symlink => CopyKind::CannotCreateLink,
@@ -225,25 +226,25 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
     };
     let make = |name: &CStr| copy.with_room(|| make_once(name));
     match make(name) {
-        Ok(()) => copy.tell_copied(),
+        Ok(()) => copy.print_copied(),
         Err(cause) if cause.is(Errno::EXIST) => {
             let replaces = copy.options.existing.force && source.kind == FileType::Symlink;
             let place = Taken { directory: &directory, source, replaces, exists: cause };
             let failed = |cause| copy.problem(cannot_create, cause);
             if let Some(left) = make_in_place(copy, place, &make, &failed)? {
-                return Ok(Made::Left(left));
+                return Ok(CreateResult::Left(left));
             }
         }
         Err(cause) => {
             let problem = copy.failure(&directory, cannot_create, cause);
-            copy.tell_tried(&problem);
+            copy.print_tried(&problem);
             return Err(problem);
         }
     }
     if give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)? {
         count_remade(copy, source.kind);
     }
-    Ok(Made::Whole)
+    Ok(CreateResult::Whole)
 }
 
 /// Creates something that can't be written into, where something exists. Returns what stays, if
@@ -257,9 +258,9 @@ fn make_in_place(
     let Taken { directory, source, replaces, exists } = taken;
     let mut turn = place::turn(copy);
     match place::clear(copy, directory, &mut turn, source)? {
-        Place::Left(left) => Ok(Some(left)),
-        Place::Taken(there) => {
-            copy.tell_copied_onto(there.as_ref(), None);
+        TargetPlace::Left(left) => Ok(Some(left)),
+        TargetPlace::Taken(there) => {
+            copy.print_copied_onto(there.as_ref(), None);
             let outcome = if replaces {
                 replace(copy.copier, directory, copy.target_name(), make)
             } else {
@@ -267,13 +268,13 @@ fn make_in_place(
             };
             outcome.map(|()| None).map_err(failed)
         }
-        Place::Replaced(there) => {
-            copy.tell_replaced();
-            copy.tell_copied_onto(Some(&there), None);
+        TargetPlace::Replaced(there) => {
+            copy.print_replaced();
+            copy.print_copied_onto(Some(&there), None);
             replace(copy.copier, directory, copy.target_name(), make).map(|()| None).map_err(failed)
         }
-        Place::Free(ClearedPlace { backup, before }) => {
-            copy.tell_copied_onto(before.as_ref(), backup.as_deref());
+        TargetPlace::Free(ClearedPlace { backup, before }) => {
+            copy.print_copied_onto(before.as_ref(), backup.as_deref());
             make(copy.target_name()).map(|()| None).map_err(|cause| {
                 place::put_back(copy, backup.as_deref());
                 failed(cause)
@@ -308,7 +309,7 @@ fn give_pinned_attributes(
         .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
         .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
     let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
-    let object = Object::Pinned(&pinned);
+    let object = FileRef::Pinned(&pinned);
     Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
 }
 
@@ -330,7 +331,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
         |name: &CStr| link_at_path(Some(source_directory), copy.entry.name(), follow, &directory, name);
     let make = |name: &CStr| copy.with_room(|| make_once(name));
     match make(copy.target_name()) {
-        Ok(()) => copy.tell_copied(),
+        Ok(()) => copy.print_copied(),
         Err(cause) if cause.is(Errno::EXIST) => {
             let replaces = copy.options.existing.force || copy.options.existing.ask;
             let taken = Taken { directory: &directory, source, replaces, exists: cause };
@@ -340,7 +341,7 @@ fn make_hard_link(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> 
         }
         Err(cause) => {
             let looked = copy.failure(&directory, CopyKind::CannotLink, cause.clone());
-            copy.tell_tried(&looked);
+            copy.print_tried(&looked);
             return Err(if looked.kind == CopyKind::CannotStat { looked } else { failed(cause) });
         }
     }
@@ -354,7 +355,7 @@ pub(super) fn link_leads_to_source(copy: EntryCopy<'_>) -> bool {
     copy.entry.path().starts_with(b"/") || is_current_directory(copy)
 }
 
-fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Problem> {
+fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResult, Problem> {
     let content = copy.entry.path();
     let failed = |cause| {
         let problem = Problem::new(CopyKind::CannotCreateLinkTo).naming(copy.target_path());
@@ -370,21 +371,21 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
     };
     let make = |name: &CStr| copy.with_room(|| make_once(name));
     if leads && !copy.options.existing.backs_up() && make(copy.target_name()).is_ok() {
-        copy.tell_copied();
+        copy.print_copied();
     } else {
         // Something exists, or something is wrong with the directory; `clear` finds out.
         let (mut turn, mut is_replaced) = (place::turn(copy), false);
         let freed = match place::clear(copy, &directory, &mut turn, source)? {
-            Place::Left(left) => return Ok(Made::Left(left)),
-            Place::Taken(there) => ClearedPlace { before: there, backup: None },
-            Place::Replaced(there) => {
-                copy.tell_removed();
+            TargetPlace::Left(left) => return Ok(CreateResult::Left(left)),
+            TargetPlace::Taken(there) => ClearedPlace { before: there, backup: None },
+            TargetPlace::Replaced(there) => {
+                copy.print_removed();
                 is_replaced = true;
                 ClearedPlace { before: Some(there), backup: None }
             }
-            Place::Free(freed) => freed,
+            TargetPlace::Free(freed) => freed,
         };
-        copy.tell_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
+        copy.print_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
         let outcome = match leads {
             true if is_replaced => {
                 replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed)
@@ -406,7 +407,7 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<Made, Probl
             .map_err(|cause| copy.not_ours(CopyKind::Times, cause))?;
     }
     copy.count(EntryOutcome::Symlink);
-    Ok(Made::Whole)
+    Ok(CreateResult::Whole)
 }
 
 /// Creates a symbolic link; with `-f` replaces an existing entry.

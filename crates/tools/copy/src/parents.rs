@@ -12,16 +12,16 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_flow::{Creation, DirCache, DirHandle, Line, Problem, Report, Severity, Status, is_shared};
+use haul_flow::{Creation, DirCache, DirHandle, OutputLine, Problem, Reporter, Severity, Status, is_shared};
 use haul_sys::{
-    Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
+    Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Owner, Pinned, Special, Stat, Times,
 };
-use haul_sys::{c_string, make_directory, open, open_path, stat, stat_path};
+use haul_sys::{c_string, make_directory, open, open_path, stat, stat_followed, stat_path};
 
 use super::default_label;
 use super::durable;
 use super::journaled;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object};
+use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST};
 use super::operands::Assignment;
 use super::options::Preserve;
 use super::{Copier, CopyKind};
@@ -30,7 +30,7 @@ use super::{Copier, CopyKind};
 pub(super) struct Parents<'a> {
     copier: &'a Copier,
     cache: &'a DirCache,
-    report: &'a dyn Report,
+    report: &'a dyn Reporter,
     /// Parents found or made so far, by name relative to the target directory.
     known: HashMap<Vec<u8>, Arc<DirHandle>>,
     /// Parents to get attributes at the end, in the order met, and each one's index.
@@ -52,7 +52,7 @@ struct Changed {
 }
 
 /// One component of a copy's path.
-struct Component<'w> {
+struct PathComponent<'w> {
     name: CString,
     /// The source's path up to and including it, as written.
     source: &'w [u8],
@@ -63,7 +63,7 @@ struct Component<'w> {
 }
 
 impl<'a> Parents<'a> {
-    pub(super) fn new(copier: &'a Copier, cache: &'a DirCache, report: &'a dyn Report) -> Self {
+    pub(super) fn new(copier: &'a Copier, cache: &'a DirCache, report: &'a dyn Reporter) -> Self {
         Self {
             copier,
             cache,
@@ -92,7 +92,7 @@ impl<'a> Parents<'a> {
             Ok(Some(held)) => Ok(held),
             Err(problem) => Err(problem),
         };
-        held.map_err(|problem| self.tell(problem)).ok()
+        held.map_err(|problem| self.report(problem)).ok()
     }
 
     /// Refuses a copy that names its own new parent (`.` or `..`): GNU can't make that
@@ -112,7 +112,7 @@ impl<'a> Parents<'a> {
     fn find(
         &mut self,
         target: &Arc<DirHandle>,
-        way: &[Component<'_>],
+        way: &[PathComponent<'_>],
     ) -> Result<Option<Arc<DirHandle>>, Problem> {
         let mut held = Arc::clone(target);
         for (index, component) in way.iter().enumerate() {
@@ -134,7 +134,11 @@ impl<'a> Parents<'a> {
     }
 
     /// Descends one component.
-    fn step(&mut self, above: &Arc<DirHandle>, component: &Component<'_>) -> Result<Arc<DirHandle>, Error> {
+    fn step(
+        &mut self,
+        above: &Arc<DirHandle>,
+        component: &PathComponent<'_>,
+    ) -> Result<Arc<DirHandle>, Error> {
         if let Some(held) = self.known.get(&component.key) {
             return Ok(Arc::clone(held));
         }
@@ -150,7 +154,7 @@ impl<'a> Parents<'a> {
     fn hold(
         &mut self,
         above: &Arc<DirHandle>,
-        component: &Component<'_>,
+        component: &PathComponent<'_>,
         how: Open,
         (identity, fd): (Identity, Fd),
     ) -> Arc<DirHandle> {
@@ -167,7 +171,7 @@ impl<'a> Parents<'a> {
     fn make_missing(
         &mut self,
         target: &Arc<DirHandle>,
-        way: &[Component<'_>],
+        way: &[PathComponent<'_>],
     ) -> Result<(Arc<DirHandle>, bool), Problem> {
         let usual = Preserve::OWNERSHIP.union(Preserve::MODE).union(Preserve::TIMESTAMPS);
         let preserves = self.copier.options.preserve.intersects(usual);
@@ -205,9 +209,8 @@ impl<'a> Parents<'a> {
     }
 
     /// True if `component` exists and is not a directory.
-    fn is_other(&self, above: &Arc<DirHandle>, component: &Component<'_>) -> bool {
-        let looked =
-            self.cache.open(above).and_then(|directory| stat_path(Some(&*directory), &component.name, true));
+    fn is_other(&self, above: &Arc<DirHandle>, component: &PathComponent<'_>) -> bool {
+        let looked = self.cache.open(above).and_then(|directory| stat_followed(&*directory, &component.name));
         looked.is_ok_and(|there| there.kind != FileType::Directory)
     }
 
@@ -216,13 +219,13 @@ impl<'a> Parents<'a> {
     fn make(
         &mut self,
         above: &Arc<DirHandle>,
-        component: &Component<'_>,
+        component: &PathComponent<'_>,
     ) -> Result<(Arc<DirHandle>, Stat, Option<Mode>), Problem> {
         let source = source_stat(component)?;
         if self.copier.options.dry_run {
             // These two are in every directory, once it is made.
             if !matches!(component.name.to_bytes(), b"." | b"..") {
-                self.tell_made(component);
+                self.print_created(component);
             }
             let shown = component.shown.to_vec();
             let held = self.cache.hold_absent(&c_string(&shown), Open::SEARCH, shown);
@@ -243,7 +246,7 @@ impl<'a> Parents<'a> {
             Some(room) => room.retry(self.report, &|| component.shown.to_vec(), make),
         };
         made.map_err(problem(CopyKind::CannotMakeParent))?;
-        self.tell_made(component);
+        self.print_created(component);
         let opened = creation.open_directory(&directory, &component.name, is_shared);
         let (fd, made) = opened.map_err(|cause| match cause.operation() {
             Operation::Fchmod => problem(CopyKind::SettingPermissions)(cause),
@@ -260,10 +263,10 @@ impl<'a> Parents<'a> {
     }
 
     /// Prints the `--verbose` line for a new parent.
-    fn tell_made(&self, component: &Component<'_>) {
+    fn print_created(&self, component: &PathComponent<'_>) {
         if self.copier.options.verbose {
             let names = vec![component.source.to_vec(), component.shown.to_vec()];
-            self.report.line(Line::new(CopyKind::ParentMade, names));
+            self.report.line(OutputLine::new(CopyKind::ParentMade, names));
         }
     }
 
@@ -299,7 +302,7 @@ impl<'a> Parents<'a> {
     fn change(
         &mut self,
         held: &Arc<DirHandle>,
-        component: &Component<'_>,
+        component: &PathComponent<'_>,
         stat: Stat,
         plain_mode: Option<Mode>,
     ) {
@@ -320,10 +323,10 @@ impl<'a> Parents<'a> {
         }
         for changed in std::mem::take(&mut self.changed).into_iter().rev() {
             if let Err(problem) = self.give_attributes(&changed) {
-                self.tell(problem);
+                self.report(problem);
             }
             if let Err(problem) = durable::flush_parent(self.copier, self.cache, &changed.held) {
-                self.tell(problem);
+                self.report(problem);
             }
         }
         self.status
@@ -337,14 +340,14 @@ impl<'a> Parents<'a> {
             .map_err(problem(CopyKind::ParentAttributes))?
     }
 
-    fn give_to(&self, object: Object<'_>, changed: &Changed) -> Result<(), Problem> {
+    fn give_to(&self, object: FileRef<'_>, changed: &Changed) -> Result<(), Problem> {
         let problem =
             |kind| move |cause: Error| Problem::new(kind).naming(changed.shown.clone()).because(cause);
         default_label::give(self.copier, object, &|| changed.shown.clone())?;
-        // As in GNU cp, a directory whose owner can't be set has its times.
+        // Like GNU cp: a directory whose owner can't be set still gets its times.
         if self.copier.options.preserves(Preserve::TIMESTAMPS) {
             let times = Times { accessed: changed.stat.accessed, modified: changed.stat.modified };
-            object.touch(times).map_err(problem(CopyKind::ParentTimes))?;
+            object.change_times(times).map_err(problem(CopyKind::ParentTimes))?;
         }
         if self.copier.options.preserves(Preserve::OWNERSHIP) {
             self.give_owner(object, &changed.stat).map_err(problem(CopyKind::Ownership))?;
@@ -352,25 +355,25 @@ impl<'a> Parents<'a> {
         if self.copier.options.preserves(Preserve::MODE) {
             give_mode(object, changed).map_err(problem(CopyKind::Access))
         } else if let Some(mode) = changed.plain_mode {
-            object.chmod(mode).map_err(problem(CopyKind::ParentPermissions))
+            object.change_mode(mode).map_err(problem(CopyKind::ParentPermissions))
         } else {
             Ok(())
         }
     }
 
-    fn give_owner(&self, object: Object<'_>, source: &Stat) -> Result<(), Error> {
+    fn give_owner(&self, object: FileRef<'_>, source: &Stat) -> Result<(), Error> {
         let owner = Owner { user: Some(source.owner), group: Some(source.group) };
-        match object.own(owner) {
+        match object.change_owner(owner) {
             Err(cause) if self.copier.may_fail_to_own(&cause) => {
                 // Setting the group alone may succeed, and GNU ignores the result.
-                object.own(Owner { user: None, ..owner }).unwrap_or_default();
+                object.change_owner(Owner { user: None, ..owner }).unwrap_or_default();
                 Ok(())
             }
             outcome => outcome,
         }
     }
 
-    fn tell(&mut self, problem: Problem) {
+    fn report(&mut self, problem: Problem) {
         if problem.severity == Severity::Error {
             self.status = Status::Failure;
         }
@@ -380,36 +383,39 @@ impl<'a> Parents<'a> {
 
 /// Calls `work` with a directory whose descriptor may be for lookups only. If it can be read,
 /// xattrs are reached without `/proc`.
-fn with_object<R>(directory: &Fd, work: impl FnOnce(Object<'_>) -> R) -> Result<R, Error> {
+fn with_object<R>(directory: &Fd, work: impl FnOnce(FileRef<'_>) -> R) -> Result<R, Error> {
     match open(directory, c".", Open::DIRECTORY) {
-        Ok(opened) => Ok(work(Object::Open(&opened))),
-        Err(_) => Ok(work(Object::Pinned(&Pinned::open(directory, c".")?))),
+        Ok(opened) => Ok(work(FileRef::Open(&opened))),
+        Err(_) => Ok(work(FileRef::Pinned(&Pinned::open(directory, c".")?))),
     }
 }
 
 /// Sets mode and ACLs as on the source.
-fn give_mode(object: Object<'_>, changed: &Changed) -> Result<(), Error> {
+fn give_mode(object: FileRef<'_>, changed: &Changed) -> Result<(), Error> {
     let source = open_path(&changed.source, Open::SEARCH.following())?;
-    let get = |source: Object<'_>| [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, source.get(key)));
+    let get =
+        |source: FileRef<'_>| [ACCESS_LIST, DEFAULT_ACCESS_LIST].map(|key| (key, source.get_xattr(key)));
     let lists = with_object(&source, get)?;
-    object.remove(ACCESS_LIST)?;
-    object.chmod(changed.stat.mode)?;
+    object.remove_xattr(ACCESS_LIST)?;
+    object.change_mode(changed.stat.mode)?;
     for (key, list) in lists {
         match list {
-            Ok(list) => object.set(key, &list)?,
-            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP) => object.remove(key)?,
+            Ok(list) => object.set_xattr(key, &list)?,
+            Err(cause) if matches!(cause.errno(), Errno::NODATA | Errno::OPNOTSUPP) => {
+                object.remove_xattr(key)?
+            }
             Err(cause) => return Err(cause),
         }
     }
     Ok(())
 }
 
-fn replaced(component: &Component<'_>) -> Problem {
+fn replaced(component: &PathComponent<'_>) -> Problem {
     Problem::new(CopyKind::ReplacedWhileMade).naming(component.shown)
 }
 
 /// Stats the source directory of a component.
-fn source_stat(component: &Component<'_>) -> Result<Stat, Problem> {
+fn source_stat(component: &PathComponent<'_>) -> Result<Stat, Problem> {
     let looked = stat_path::<&Fd>(None, &c_string(component.source), true).and_then(|stat| match stat.kind {
         FileType::Directory => Ok(stat),
         _ => Err(error(component, Operation::Statx, Errno::NOTDIR)),
@@ -417,12 +423,12 @@ fn source_stat(component: &Component<'_>) -> Result<Stat, Problem> {
     looked.map_err(|cause| Problem::new(CopyKind::ParentAttributes).naming(component.source).because(cause))
 }
 
-fn error(component: &Component<'_>, operation: Operation, errno: Errno) -> Error {
+fn error(component: &PathComponent<'_>, operation: Operation, errno: Errno) -> Error {
     Error::new(operation, format!("{:?}", component.name), errno)
 }
 
 /// Splits the path of a copy into components.
-fn components(assignment: &Assignment) -> Vec<Component<'_>> {
+fn components(assignment: &Assignment) -> Vec<PathComponent<'_>> {
     let Assignment { way, shown, .. } = assignment;
     // The copy's path ends in the source's, which begins with `way`.
     let before = shown.len() - way.len() - assignment.target.1.count_bytes();
@@ -433,7 +439,7 @@ fn components(assignment: &Assignment) -> Vec<Component<'_>> {
                 key.push(b'/');
             }
             key.extend_from_slice(&way[range.clone()]);
-            Component {
+            PathComponent {
                 name: c_string(&way[range.clone()]),
                 source: &way[..range.end],
                 shown: &shown[..before + range.end],

@@ -52,14 +52,14 @@ pub(super) type KeptNames = Mutex<HashSet<CString>>;
 #[derive(Debug)]
 pub(super) struct Partial {
     key: EntryKey,
-    /// What earlier runs have recorded of it.
+    /// Its segments recorded by earlier runs.
     done: PartialFile,
-    progress: Mutex<Progress>,
+    progress: Mutex<SegmentProgress>,
 }
 
 /// The segments of a file that are not recorded.
 #[derive(Debug, Default)]
-struct Progress {
+struct SegmentProgress {
     /// The one that is being moved.
     current: Range<u64>,
     /// Those after it, in reverse order.
@@ -68,8 +68,8 @@ struct Progress {
     has_recorded: bool,
 }
 
-/// Creates a target whose progress is recorded, or opens what an earlier run has written of it.
-/// `None` if its progress is not to be recorded.
+/// Creates a target whose progress is recorded, or opens the part of it that an earlier run has
+/// written. `None` if its progress is not to be recorded.
 pub(super) fn create(
     copy: EntryCopy<'_>,
     directory: &Fd,
@@ -89,7 +89,7 @@ pub(super) fn create(
     {
         return Ok(Some(target));
     }
-    // Left by a run whose last records were lost in a power cut. Usually there is none.
+    // Left by a run whose last records were lost in a power cut. Usually there are none.
     for epoch in 1..run.epoch {
         remove(directory, &temporary_name(key, TemporaryNames { epoch, ..*run })).unwrap_or_default();
     }
@@ -107,7 +107,7 @@ pub(super) fn create(
     Ok(Some(target_of(file, name, partial)))
 }
 
-/// Opens a target that an earlier run has named and not yet verified. `None` if there is none, or
+/// Opens a target that an earlier run has named and not yet verified. `None` if it is missing, or
 /// somebody has written to it since. Its last segment is moved again, and all of it is compared
 /// with the recorded hashes.
 pub(super) fn open_named(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Option<OpenTarget> {
@@ -139,7 +139,7 @@ fn target_of(file: Fd, name: CString, partial: Partial) -> OpenTarget {
     }
 }
 
-/// Opens what an earlier run has written of a file, if the source is unchanged.
+/// Opens the part of a target that an earlier run has written, if the source is unchanged.
 fn open_again(
     copy: EntryCopy<'_>,
     directory: &Fd,
@@ -161,7 +161,7 @@ fn open_again(
     }
     let file = if ticket.is_of_unchanged(source) { usable() } else { None };
     let Some(file) = file else {
-        // What was copied of it is useless. Usually it is gone.
+        // The partial copy is useless. Usually it is gone.
         remove(directory, ticket.name()).unwrap_or_default();
         return None;
     };
@@ -183,7 +183,7 @@ impl Partial {
     fn new(key: EntryKey, done: PartialFile, size: u64) -> Self {
         let has_recorded = !done.done.is_empty();
         let rest = segments(&done.done, size);
-        let progress = Progress { current: 0..0, rest, has_recorded };
+        let progress = SegmentProgress { current: 0..0, rest, has_recorded };
         Self { key, done, progress: Mutex::new(progress) }
     }
 
@@ -235,15 +235,16 @@ impl Partial {
         }
         let journal = self.journal(copy)?;
         journal.range_moved(self.key, current, hashes.unwrap_or_default());
-        // Also the record of what was begun. Without these a power cut would cost the whole file.
+        // Also the record that the file was begun. Without these a power cut would cost the whole
+        // file.
         journal.flush();
         lock(&self.progress).has_recorded = true;
         self.next().map(Finished::Next)
     }
 
-    /// Forgets what is recorded, before the target is emptied.
+    /// Discards the records, before the target is emptied.
     pub(super) fn begin_again(&self, copy: EntryCopy<'_>) {
-        *lock(&self.progress) = Progress::default();
+        *lock(&self.progress) = SegmentProgress::default();
         if let Some(journal) = self.journal(copy) {
             // No target has this ticket.
             journal.file_begun(self.key, Vec::new());

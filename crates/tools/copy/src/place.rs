@@ -7,19 +7,19 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{EntryOutcome, FlowKind, Line, Problem, path_below};
+use haul_flow::{EntryOutcome, FlowKind, OutputLine, Problem, path_below};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
-use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_path};
+use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_followed, stat_path};
 
 use super::CopyKind;
 use super::backup::{Turn, backup_name, base_of};
 use super::entry_copy::EntryCopy;
-use super::existing::{Case, Decision, Details, Refusal, Skip, decide, looks_at_link};
+use super::existing::{Decision, Details, ReplaceRefusal, Skip, TargetCase, decide, looks_at_link};
 use super::mend;
-use super::options::{Atomic, Difference, Preserve, Update};
+use super::options::{Atomic, Preserve, Update, UpdateRule};
 
 /// State of a target's place once it has been prepared.
-pub(super) enum Place {
+pub(super) enum TargetPlace {
     /// It is free.
     Free(ClearedPlace),
     /// The existing entry stays until the copy is renamed over it (`--atomic`).
@@ -36,7 +36,7 @@ pub(super) enum Place {
 pub(super) struct ClearedPlace {
     /// The name that the old file was renamed to.
     pub(super) backup: Option<CString>,
-    /// What was there.
+    /// The entry that was there.
     pub(super) before: Option<Stat>,
 }
 
@@ -63,7 +63,7 @@ impl Left {
 
 /// Result of creating an entry's copy in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum CreateResult {
     /// It was created.
     Whole,
     /// It is missing or incomplete, and that was reported.
@@ -72,9 +72,9 @@ pub(super) enum Made {
     Left(Left),
 }
 
-impl Made {
+impl CreateResult {
     pub(super) fn whole_if(whole: bool) -> Self {
-        if whole { Made::Whole } else { Made::Broken }
+        if whole { CreateResult::Whole } else { CreateResult::Broken }
     }
 }
 
@@ -116,17 +116,17 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
     let there = match stat_path(Some(&*directory), copy.target_name(), follow) {
         Ok(there) => there,
         Err(cause) if cause.is(Errno::NOENT) && existing.update.makes_nothing_new() => {
-            tell_skip(copy, Skip::Unwanted);
+            report_skip(copy, Skip::Unwanted);
             return true;
         }
         // Errors here and below are reported when the copy is made.
         Err(_) => return false,
     };
     match existing.update {
-        Update::Different(Difference { only_missing: true, .. }) | Update::None => {
-            tell_skip(copy, Skip::Unwanted)
+        Update::Different(UpdateRule { only_missing: true, .. }) | Update::None => {
+            report_skip(copy, Skip::Unwanted)
         }
-        Update::NoneFail => tell_skip(copy, Skip::NotReplacing),
+        Update::NoneFail => report_skip(copy, Skip::NotReplacing),
         Update::Older | Update::All | Update::Different(_) => {
             return leaves_after_look(copy, &directory, &there);
         }
@@ -142,7 +142,7 @@ fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool 
         // Other names of the file need to know.
         return false;
     }
-    let scene = Scene { copy, directory, source: &source, there };
+    let scene = TargetConflict { copy, directory, source: &source, there };
     match decide(&scene.case(), &scene) {
         Decision::Stays | Decision::Remove | Decision::RemoveDirectory | Decision::BackUp => {
             copy.copier.agreed.store(copy.options.existing.ask, Ordering::Relaxed);
@@ -150,7 +150,7 @@ fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool 
         }
         Decision::Skip(Skip::NotOlder | Skip::Unchanged) if may_be_linked => return false,
         Decision::Skip(skip) => {
-            tell_skip(copy, skip);
+            report_skip(copy, skip);
             if skip == Skip::Unchanged {
                 mend::mend(copy, directory, &source, there);
             }
@@ -178,20 +178,20 @@ pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
         // Creating the copy will report any real problem.
         Err(_) => return None,
     };
-    let scene = Scene { copy, directory: &directory, source, there: &there };
+    let scene = TargetConflict { copy, directory: &directory, source, there: &there };
     match decide(&scene.case(), &scene) {
         Decision::Refuse(refusal) => Some(refused(copy, refusal)),
         _ => None,
     }
 }
 
-/// What a copy would do to its target.
+/// Effect that a copy would have on its target.
 pub(super) enum Foreseen {
     /// The copy would be made where nothing is.
     Made,
     /// It would not be made, because a dangling symbolic link is there.
     Dangling,
-    /// What is there would be overwritten or entered.
+    /// The existing entry would be overwritten or entered.
     Stays(Stat),
     /// It would be removed first.
     Removed,
@@ -209,7 +209,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
     let follow = !looks_at_link(copy.options, source.kind);
     if is_in_absent(copy) {
         if copy.options.existing.update.makes_nothing_new() {
-            tell_skip(copy, Skip::Unwanted);
+            report_skip(copy, Skip::Unwanted);
             return Ok(Foreseen::Left(Left::AsItIs));
         }
         // The directory would be made, maybe where something else is now.
@@ -231,7 +231,7 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
         }
         Err(cause) => return Err(copy.problem(CopyKind::CannotStat, cause)),
     };
-    let scene = Scene { copy, directory: &directory, source, there: &there };
+    let scene = TargetConflict { copy, directory: &directory, source, there: &there };
     Ok(match decide(&scene.case(), &scene) {
         Decision::Stays => Foreseen::Stays(there),
         Decision::Remove if is_replaced(copy, source) => Foreseen::Replaced(there),
@@ -241,10 +241,10 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
         Decision::Remove => Foreseen::Removed,
         Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => Foreseen::Made,
         Decision::RemoveDirectory if mend::is_empty(copy, &directory) => Foreseen::Removed,
-        Decision::RemoveDirectory => return Err(refused(copy, Refusal::OtherOntoDirectory)),
+        Decision::RemoveDirectory => return Err(refused(copy, ReplaceRefusal::OtherOntoDirectory)),
         Decision::BackUp => Foreseen::BackedUp(there, backup_name(&directory, name, &copy.options.existing)),
         Decision::Skip(skip) => {
-            tell_skip(copy, skip);
+            report_skip(copy, skip);
             Foreseen::Left(Left::after(copy, skip))
         }
         Decision::Done => Foreseen::Left(Left::AsItIs),
@@ -258,35 +258,35 @@ pub(super) fn clear(
     directory: &Fd,
     turn: &mut Option<Turn<'_>>,
     source: &Stat,
-) -> Result<Place, Problem> {
+) -> Result<TargetPlace, Problem> {
     let name = copy.target_name();
     let follow = !looks_at_link(copy.options, source.kind);
     let there = match stat_path(Some(directory), name, follow) {
         Ok(there) => there,
         Err(cause) if cause.is(Errno::NOENT) => {
             check_just_created_link(copy, directory)?;
-            return Ok(Place::Free(ClearedPlace::default()));
+            return Ok(TargetPlace::Free(ClearedPlace::default()));
         }
         Err(cause) if cause.is(Errno::LOOP) && follow && copy.options.existing.force => {
-            return Ok(Place::Taken(None));
+            return Ok(TargetPlace::Taken(None));
         }
         Err(cause) => return Err(copy.problem(CopyKind::CannotStat, cause)),
     };
-    let scene = Scene { copy, directory, source, there: &there };
+    let scene = TargetConflict { copy, directory, source, there: &there };
     let freed = |backup| ClearedPlace { backup, before: Some(there) };
     match decide(&scene.case(), &scene) {
         Decision::Stays => {
             check_just_created_link(copy, directory)?;
-            Ok(Place::Taken(Some(there)))
+            Ok(TargetPlace::Taken(Some(there)))
         }
         Decision::Remove if is_replaced(copy, source) => {
             keep(copy, directory)?;
-            Ok(Place::Replaced(there))
+            Ok(TargetPlace::Replaced(there))
         }
         Decision::Remove => {
             keep(copy, directory)?;
             make_room(copy, directory, source)?;
-            Ok(Place::Free(freed(None)))
+            Ok(TargetPlace::Free(freed(None)))
         }
         Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => {
             let problem = Problem::new(CopyKind::InTheWay).naming(copy.target_path());
@@ -294,31 +294,31 @@ pub(super) fn clear(
         }
         Decision::RemoveDirectory => {
             match copy.with_room(|| remove_directory(directory, name)) {
-                Ok(()) => copy.tell_removed(),
+                Ok(()) => copy.print_removed(),
                 Err(cause) if cause.is(Errno::NOENT) => {}
                 Err(cause) if cause.is(Errno::NOTEMPTY) || cause.is(Errno::EXIST) => {
-                    return Err(refused(copy, Refusal::OtherOntoDirectory));
+                    return Err(refused(copy, ReplaceRefusal::OtherOntoDirectory));
                 }
                 Err(cause) => return Err(copy.problem(CopyKind::CannotRemove, cause)),
             }
-            Ok(Place::Free(freed(None)))
+            Ok(TargetPlace::Free(freed(None)))
         }
         Decision::BackUp => {
-            let Some(turn) = turn else { return Ok(Place::Taken(Some(there))) };
+            let Some(turn) = turn else { return Ok(TargetPlace::Taken(Some(there))) };
             copy.with_room(|| turn.back_up(directory, name, &copy.options.existing))
-                .map(|backup| Place::Free(freed(backup)))
+                .map(|backup| TargetPlace::Free(freed(backup)))
                 .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
         }
         Decision::Skip(skip) => {
-            tell_skip(copy, skip);
-            Ok(Place::Left(Left::after(copy, skip)))
+            report_skip(copy, skip);
+            Ok(TargetPlace::Left(Left::after(copy, skip)))
         }
-        Decision::Done => Ok(Place::Left(Left::AsItIs)),
+        Decision::Done => Ok(TargetPlace::Left(Left::AsItIs)),
         Decision::Refuse(refusal) => Err(refused(copy, refusal)),
     }
 }
 
-/// Keeps what is about to be replaced, with `--backup-dir`.
+/// Backs up an entry that is about to be replaced, with `--backup-dir`.
 pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
     let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
     let own = &copy.entry.node.own;
@@ -332,12 +332,12 @@ pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
 /// attributes.
 pub(super) fn is_same(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> bool {
     let Update::Different(difference) = copy.options.existing.update else { return false };
-    Scene { copy, directory, source, there }.is_same(difference)
+    TargetConflict { copy, directory, source, there }.is_same(difference)
 }
 
-/// True if a directory is left out because of what its target is; it was then counted.
+/// True if a directory is left out because of the type of its target; it was then counted.
 pub(super) fn leaves_directory(copy: EntryCopy<'_>) -> bool {
-    let Update::Different(Difference { only_existing, only_missing, .. }) = copy.options.existing.update
+    let Update::Different(UpdateRule { only_existing, only_missing, .. }) = copy.options.existing.update
     else {
         return false;
     };
@@ -351,7 +351,7 @@ pub(super) fn leaves_directory(copy: EntryCopy<'_>) -> bool {
         Err(cause) => only_existing && cause.is(Errno::NOENT),
     };
     if is_left {
-        tell_skip(copy, Skip::Unwanted);
+        report_skip(copy, Skip::Unwanted);
     }
     is_left
 }
@@ -361,7 +361,7 @@ fn is_in_absent(copy: EntryCopy<'_>) -> bool {
     copy.entry.node.own.held.is_absent() && !copy.entry.is_operand()
 }
 
-/// True if the copy is renamed over what is there, which a directory can't be.
+/// True if the copy is renamed over the existing entry, which a directory can't be.
 fn is_replaced(copy: EntryCopy<'_>, source: &Stat) -> bool {
     copy.options.atomic == Atomic::Always && source.kind != FileType::Directory
 }
@@ -388,8 +388,8 @@ pub(super) fn make_room(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> R
     match remove(directory, copy.target_name()) {
         Ok(()) => {
             match source.kind {
-                FileType::Directory => copy.tell_removed(),
-                _ => copy.tell_replaced(),
+                FileType::Directory => copy.print_removed(),
+                _ => copy.print_replaced(),
             }
             Ok(())
         }
@@ -403,21 +403,21 @@ pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&CStr>) {
     let Some(backup) = backup else { return };
     let outcome = copy.open_directory().and_then(|directory| rename(directory, backup, copy.target_name()));
     match outcome {
-        Ok(()) => tell_put_back(copy, backup),
+        Ok(()) => report_put_back(copy, backup),
         Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotUnbackup, cause)),
     }
 }
 
 /// Prints that a backup was restored.
-pub(super) fn tell_put_back(copy: EntryCopy<'_>, backup: &CStr) {
+pub(super) fn report_put_back(copy: EntryCopy<'_>, backup: &CStr) {
     if copy.options.verbose {
         let names = vec![copy.entry.node.own.held.path_of(backup), copy.target_path()];
-        copy.cx.report().line(Line::new(CopyKind::Unbackup, names));
+        copy.cx.report().line(OutputLine::new(CopyKind::Unbackup, names));
     }
 }
 
 /// Counts a skipped entry, and reports it if requested.
-fn tell_skip(copy: EntryCopy<'_>, skip: Skip) {
+fn report_skip(copy: EntryCopy<'_>, skip: Skip) {
     if skip == Skip::Unchanged {
         return copy.count(EntryOutcome::Unchanged);
     }
@@ -428,25 +428,25 @@ fn tell_skip(copy: EntryCopy<'_>, skip: Skip) {
     if skip == Skip::NotReplacing {
         copy.cx.problem(Problem::new(CopyKind::NotReplacing).naming(copy.target_path()));
     } else if copy.options.debug {
-        copy.cx.report().line(Line::new(CopyKind::Skipped, vec![copy.target_path()]));
+        copy.cx.report().line(OutputLine::new(CopyKind::Skipped, vec![copy.target_path()]));
     }
 }
 
-fn refused(copy: EntryCopy<'_>, refusal: Refusal) -> Problem {
+fn refused(copy: EntryCopy<'_>, refusal: ReplaceRefusal) -> Problem {
     let of_source = |kind| Problem::new(kind).naming(copy.entry.path()).naming(copy.target_path());
     let of_target = |kind| Problem::new(kind).naming(copy.target_path()).naming(copy.entry.path());
     match refusal {
-        Refusal::SameFile => of_source(CopyKind::SameFile),
-        Refusal::DirectoryOntoOther => of_target(CopyKind::DirectoryOntoOther),
-        Refusal::OtherOntoDirectory => of_target(CopyKind::OtherOntoDirectory),
-        Refusal::JustCreated => of_target(CopyKind::JustCreated),
-        Refusal::BackupDestroysSource => of_target(CopyKind::BackupDestroys),
-        Refusal::OwnFile => of_target(CopyKind::OntoOwnFile),
+        ReplaceRefusal::SameFile => of_source(CopyKind::SameFile),
+        ReplaceRefusal::DirectoryOntoOther => of_target(CopyKind::DirectoryOntoOther),
+        ReplaceRefusal::OtherOntoDirectory => of_target(CopyKind::OtherOntoDirectory),
+        ReplaceRefusal::JustCreated => of_target(CopyKind::JustCreated),
+        ReplaceRefusal::BackupDestroysSource => of_target(CopyKind::BackupDestroys),
+        ReplaceRefusal::OwnFile => of_target(CopyKind::OntoOwnFile),
     }
 }
 
 /// An entry and its existing target.
-struct Scene<'s> {
+struct TargetConflict<'s> {
     copy: EntryCopy<'s>,
     /// The target's directory.
     directory: &'s Fd,
@@ -454,9 +454,9 @@ struct Scene<'s> {
     there: &'s Stat,
 }
 
-impl Scene<'_> {
-    fn case(&self) -> Case<'_> {
-        Case {
+impl TargetConflict<'_> {
+    fn case(&self) -> TargetCase<'_> {
+        TargetCase {
             options: self.copy.options,
             source: self.source,
             there: self.there,
@@ -472,23 +472,23 @@ impl Scene<'_> {
     }
 
     /// Builds the `-i` question. An unwritable target gets a different one.
-    fn question(&self) -> Line {
+    fn question(&self) -> OutputLine {
         let target = self.copy.target_path();
         let writable = self.there.kind == FileType::Symlink
             || self.copy.copier.process.user == 0
             || may_write(self.directory, self.copy.target_name());
         if writable {
-            return Line::new(CopyKind::Overwrite, vec![target]);
+            return OutputLine::new(CopyKind::Overwrite, vec![target]);
         }
         let existing = &self.copy.options.existing;
         let goes = existing.remove || existing.force;
         let (mode, letters) = (format!("{:04o}", self.there.mode.bits()), letters(self.there.mode));
         let kind = if goes { CopyKind::Replace } else { CopyKind::Unwritable };
-        Line::new(kind, vec![target, mode.into_bytes(), letters.into_bytes()])
+        OutputLine::new(kind, vec![target, mode.into_bytes(), letters.into_bytes()])
     }
 }
 
-impl Details for Scene<'_> {
+impl Details for TargetConflict<'_> {
     fn source_link(&self) -> Option<Stat> {
         self.look_at_source(false)
     }
@@ -502,7 +502,7 @@ impl Details for Scene<'_> {
     }
 
     fn there_end(&self) -> Option<Stat> {
-        stat_path(Some(self.directory), self.copy.target_name(), true).ok()
+        stat_followed(self.directory, self.copy.target_name()).ok()
     }
 
     fn is_one_entry(&self) -> bool {
@@ -517,7 +517,7 @@ impl Details for Scene<'_> {
         self.there.modified < self.source.modified
     }
 
-    fn is_same(&self, difference: Difference) -> bool {
+    fn is_same(&self, difference: UpdateRule) -> bool {
         let (source, there) = (self.source, self.there);
         // Setting attributes would change the file's other names too, which may be in an earlier
         // copy, or those of another file in the source. That the source has as many doesn't mean
@@ -551,8 +551,7 @@ impl Details for Scene<'_> {
         backup.extend_from_slice(self.copy.options.existing.suffix.to_bytes());
         let Ok(backup) = CString::new(backup) else { return false };
         self.copy.entry.name() == &*backup
-            && stat_path(Some(self.directory), &backup, true)
-                .is_ok_and(|kept| kept.identity == self.source.identity)
+            && stat_followed(self.directory, &backup).is_ok_and(|kept| kept.identity == self.source.identity)
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
 use haul_striping::Bearer;
-use haul_sys::{Cache, Errno, Error, Fd, FileType, Identity, Mode, Open, Seek, Stat};
+use haul_sys::{CacheMode, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{
-    change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_path, truncate,
-    write,
+    change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_followed,
+    stat_path, truncate, write,
 };
 
 use super::attributes::NewAttributes;
@@ -22,11 +22,10 @@ use super::journaled::{self, JournaledFile};
 use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
-use super::object::Object;
-use super::open_target::{CopiedFile, OpenTarget, Target};
+use super::open_target::{CopiedFile, OpenTarget, PreparedTarget};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
 use super::partial;
-use super::place::{self, ClearedPlace, Left, Place};
+use super::place::{self, ClearedPlace, Left, TargetPlace};
 use super::source_xattrs;
 use super::staged::{self, Staged};
 use super::stream;
@@ -62,13 +61,13 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
         _ => Ok(None),
     };
     let opening = match temporary {
-        Ok(Some(target)) => Ok(Target::Open(target)),
+        Ok(Some(target)) => Ok(PreparedTarget::Open(target)),
         Ok(None) => open_target(copy, original, creation_mode),
         Err(problem) => Err(problem),
     };
     let begun = match opening {
-        Ok(Target::Open(target)) => fill(copy, opened, target, link),
-        Ok(Target::Left(left)) => {
+        Ok(PreparedTarget::Open(target)) => fill(copy, opened, target, link),
+        Ok(PreparedTarget::Left(left)) => {
             #[cfg(feature = "distributed")]
             if copy.entry.node.owner.is_some() {
                 super::distributed::note_left(copy);
@@ -164,12 +163,12 @@ fn fill(
 
 /// True if source or target can only be read or written from its start to its end, although it
 /// calls itself a regular file: many files of the kernel do (`/proc/self/comm`, `trace_pipe`).
-/// They are all said to be empty; any others are noticed when they are read (`flow`).
+/// Their size is 0; any others are noticed when they are read (`flow`).
 fn has_no_offsets((source, stat): (&Fd, &Stat), target: &OpenTarget) -> bool {
     let is_refused = |moved: Result<usize, Error>| moved.is_err_and(|cause| cause.is(Errno::SPIPE));
-    (stat.size == 0 && is_refused(read(source, 0, &mut [], Cache::Keep)))
+    (stat.size == 0 && is_refused(read(source, 0, &mut [], CacheMode::Keep)))
         || (target.before.is_some_and(|before| before.size == 0)
-            && is_refused(write(&target.file, 0, &[], Cache::Keep)))
+            && is_refused(write(&target.file, 0, &[], CacheMode::Keep)))
 }
 
 /// Closes a target that was not needed, and removes it if it is new.
@@ -191,22 +190,22 @@ pub(super) fn open_target(
     copy: EntryCopy<'_>,
     source: Original<'_>,
     creation_mode: CreationMode,
-) -> Result<Target, Problem> {
+) -> Result<PreparedTarget, Problem> {
     let name = copy.target_name();
     let directory =
         copy.open_place().map_err(|cause| copy.problem(CopyKind::CannotCreateFile, slashed(name, cause)))?;
     match create(copy, &directory, creation_mode.mode, source) {
         Ok(target) => {
-            copy.tell_copied();
-            Ok(Target::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
+            copy.print_copied();
+            Ok(PreparedTarget::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
         }
         Err(cause) if cause.is(Errno::EXIST) => open_in_place(copy, source, &directory),
-        Err(cause) if cause.is(Errno::ISDIR) && stat_path(Some(&*directory), name, true).is_ok() => {
+        Err(cause) if cause.is(Errno::ISDIR) && stat_followed(&*directory, name).is_ok() => {
             open_in_place(copy, source, &directory)
         }
         Err(cause) => {
             let problem = copy.failure(&directory, CopyKind::CannotCreateFile, slashed(name, cause));
-            copy.tell_tried(&problem);
+            copy.print_tried(&problem);
             Err(problem)
         }
     }
@@ -233,23 +232,27 @@ fn create(
 }
 
 /// Opens or creates the target where something exists, or did a moment ago.
-fn open_in_place(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<Target, Problem> {
+fn open_in_place(
+    copy: EntryCopy<'_>,
+    source: Original<'_>,
+    directory: &Fd,
+) -> Result<PreparedTarget, Problem> {
     let mut turn = place::turn(copy);
     match place::clear(copy, directory, &mut turn, source.stat)? {
-        Place::Left(left) => Ok(Target::Left(left)),
-        Place::Taken(there) => {
-            copy.tell_copied_onto(there.as_ref(), None);
-            open_existing(copy, source, directory, there).map(Target::Open)
+        TargetPlace::Left(left) => Ok(PreparedTarget::Left(left)),
+        TargetPlace::Taken(there) => {
+            copy.print_copied_onto(there.as_ref(), None);
+            open_existing(copy, source, directory, there).map(PreparedTarget::Open)
         }
-        Place::Replaced(there) => {
-            copy.tell_copied_onto(Some(&there), None);
-            replace(copy, source, directory).map(Target::Open)
+        TargetPlace::Replaced(there) => {
+            copy.print_copied_onto(Some(&there), None);
+            replace(copy, source, directory).map(PreparedTarget::Open)
         }
-        Place::Free(ClearedPlace { backup, before }) => {
-            copy.tell_copied_onto(before.as_ref(), backup.as_deref());
+        TargetPlace::Free(ClearedPlace { backup, before }) => {
+            copy.print_copied_onto(before.as_ref(), backup.as_deref());
             let is_there = if backup.is_some() { check_source(copy) } else { Ok(()) };
             match is_there.and_then(|()| make_anew(copy, source, directory)) {
-                Ok(target) => Ok(Target::Open(OpenTarget { backup, ..target })),
+                Ok(target) => Ok(PreparedTarget::Open(OpenTarget { backup, ..target })),
                 Err(problem) => {
                     place::put_back(copy, backup.as_deref());
                     Err(problem)
@@ -341,7 +344,7 @@ fn replace(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<
         place::make_room(copy, directory, source.stat)?;
         return make_anew(copy, source, directory);
     }
-    copy.tell_replaced();
+    copy.print_replaced();
     let mode = creation_mode::new_file_mode(copy.copier, source.stat);
     staged::create_replacement(copy, directory, mode, source)
         .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
@@ -392,8 +395,7 @@ fn transfer(copy: EntryCopy<'_>, source: &Fd, stat: &Stat) -> Transfer {
     };
     let offload = copy.options.sparse == Sparse::Auto
         && copy.options.reflink != Reflink::Never
-        // Like GNU's, `--debug` reports what the kernel can do between two files, so it must
-        // be tried.
+        // Like GNU's, `--debug` reports which calls the kernel can make, so it must be tried.
         && (copy.options.debug || debug::why_in_blocks(copy, source, stat, holes).is_none())
         // Striped file systems lack in-kernel copying; the kernel's fallback moves one pipe
         // buffer at a time.
@@ -423,8 +425,8 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
     }
 }
 
-/// Looks whether the source has changed while it was copied, if that is wanted. Returns its `stat`
-/// if it is to be copied again.
+/// Checks if the source has changed while it was copied, if requested. Returns its `stat` if it
+/// has to be copied again.
 fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Stat>, Problem> {
     let retries_max = match copy.options.if_changed {
         IfChanged::Ignore => return Ok(None),
@@ -435,7 +437,7 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
     let now = stat(&file.source).map_err(unreadable)?;
     // In raw nanoseconds: a file system that rounds one of the two would look like a change.
     let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
-    let is_whole = file.length() == file.stat.size || !tells_size(&file.source, &file.stat);
+    let is_whole = file.length() == file.stat.size || !has_known_size(&file.source, &file.stat);
     if state(&now) == state(&file.stat) && is_whole {
         return Ok(None);
     }
@@ -448,7 +450,7 @@ fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Sta
 
 /// True unless the size of a file says nothing about its content, as in `/proc`, where it is 0, and
 /// in `/sys`, where it is a page.
-fn tells_size(file: &Fd, stat: &Stat) -> bool {
+fn has_known_size(file: &Fd, stat: &Stat) -> bool {
     stat.size > 0 && !is_made_by_kernel(file).unwrap_or(false)
 }
 
@@ -487,13 +489,13 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
     let creation_mode = file.own.creation_mode;
     let xattrs = match creation_mode.is_some_and(|creation_mode| creation_mode.is_final) {
         true => SourceXattrs::default(),
-        false => source_xattrs::read(copy, Object::Open(&file.source)),
+        false => source_xattrs::read(copy, FileRef::Open(&file.source)),
     };
     let attributes = NewAttributes {
         before: file.own.before.as_ref(),
         plain_mode: creation_mode::plain_file_mode(copy.copier, &file.stat, file.own.before.as_ref()),
         creation_mode: creation_mode.map(|creation_mode| (creation_mode, &copy.entry.node.own)),
-        ..NewAttributes::of(copy, Object::Open(target), &file.stat, &xattrs)
+        ..NewAttributes::of(copy, FileRef::Open(target), &file.stat, &xattrs)
     };
     let has_attributes = attributes.give();
     let is_named = durable::flush_file(copy, target, file.own.staged.as_ref())
@@ -537,8 +539,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     }
 }
 
-/// Removes a new file that has only a part of its content: under its own name it would pass for the
-/// whole.
+/// Removes a new file with partial content: under its own name it would pass for the whole.
 fn remove_part(copy: EntryCopy<'_>, own: &CopiedFile) {
     // Elsewhere the name may be another user's by now.
     let is_ours = own.creation_mode.is_some() && !copy.entry.node.own.is_shared;
@@ -566,7 +567,7 @@ pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
             Reported::Yes
         }
         None => {
-            copy.tell_copied();
+            copy.print_copied();
             Reported::No
         }
     }

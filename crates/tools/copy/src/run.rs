@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use haul_flow::{
-    CancelToken, Config, DirCache, Executor, Operand, Problem, Report, Session, Severity, Split, Status,
+    CancelToken, Config, DirCache, Executor, Operand, Problem, Reporter, Session, Severity, Split, Status,
 };
 use haul_journal::Journal;
 use haul_sys::{c_string, set_creation_label};
@@ -12,18 +12,18 @@ use haul_sys::{c_string, set_creation_label};
 use super::journaled::{self, JournalState};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
-use super::target::{OperandCopy, TargetDirectory, gives_operands_access_list};
-use super::waiting::Waiting;
+use super::target::{OperandCopy, ParentFacts, TargetDirectory, gives_operands_access_list};
+use super::waiting::SplitReporter;
 use super::{Copier, CopyKind, CopyOptions, DigestSink, Label, Operands, default_label, durable, temporary};
 
 /// A copy to run.
 #[derive(Clone, Copy)]
 pub struct CopyRequest<'a> {
-    /// What is copied where.
+    /// Sources and targets.
     pub operands: &'a Operands,
-    /// How entries are copied.
+    /// The options.
     pub options: &'a CopyOptions,
-    /// How the machine is used.
+    /// Use of the machine, and the selection.
     pub config: &'a Config,
     /// Cancel this to begin no more entries. Files that are being copied are completed.
     pub cancel: &'a CancelToken,
@@ -33,21 +33,21 @@ pub struct CopyRequest<'a> {
     /// neither source nor target has changed since. For a copy in this process: a process group
     /// has its own.
     pub journal: Option<&'a Arc<Journal>>,
-    /// Deletes what is in the way of some entries ([`CopyKind::InTheWay`]), once all others were
+    /// Deletes obstacles of some entries ([`CopyKind::InTheWay`]), once all others were
     /// copied. These are copied after it.
-    pub deletion: Option<&'a dyn Deletion>,
+    pub deletion: Option<&'a dyn DeletionStep>,
 }
 
-/// What is deleted between two parts of a copy.
-pub trait Deletion {
+/// A deletion between two parts of a copy.
+pub trait DeletionStep {
     /// Deletes, if the copy has succeeded so far. Returns `Failure` if something was not deleted,
     /// which was reported.
     fn delete(&self, copied: Status) -> Status;
 }
 
-/// How a copy ended.
+/// Outcome of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CopyOutcome {
     /// Everything was copied.
     Success,
     /// Something failed, and was reported, or the user declined a replacement.
@@ -58,7 +58,7 @@ pub enum Outcome {
 
 /// Why nothing was copied. Nothing was touched.
 #[derive(Clone, Debug)]
-pub enum Refused {
+pub enum CopyRefusal {
     /// Usage error in the operands. Print it with a pointer to the help.
     Usage(Problem),
     /// The copy cannot start (engine, SELinux, target).
@@ -72,27 +72,27 @@ pub enum Refused {
 pub fn run<E: Executor<Copier>>(
     executor: &E,
     request: CopyRequest<'_>,
-    report: &dyn Report,
-) -> Result<Outcome, Refused> {
+    report: &dyn Reporter,
+) -> Result<CopyOutcome, CopyRefusal> {
     let CopyRequest { operands, options, config, cancel, digests, journal, deletion } = request;
     let listed_hash = digests.map(DigestSink::algorithm);
     if let Some((flag, other)) = options.conflict(listed_hash) {
-        return Err(Refused::Fatal(Problem::new(CopyKind::Conflict).naming(flag).naming(other)));
+        return Err(CopyRefusal::Fatal(Problem::new(CopyKind::Conflict).naming(flag).naming(other)));
     }
     let options = &options.resolved(listed_hash);
     let config = &with_workers_needed(config, options, E::IS_ALONE && operands.is_one_file(options));
-    let waiting = Waiting::new(report);
-    let report: &dyn Report = if deletion.is_some() { &waiting } else { report };
-    let mut session = Session::begin(config, report).map_err(Refused::Fatal)?;
+    let waiting = SplitReporter::new(report);
+    let report: &dyn Reporter = if deletion.is_some() { &waiting } else { report };
+    let mut session = Session::begin(config, report).map_err(CopyRefusal::Fatal)?;
     let onto_backup = operands::onto_backup(operands, options);
     let (operands, options) = onto_backup.as_ref().map_or((operands, options), |(names, how)| (names, how));
     if let (Label::Given(context), false) = (&options.label, options.dry_run) {
         set_creation_label(context).map_err(|cause| {
             let problem = Problem::new(CopyKind::CreationLabel).naming(context.to_bytes());
-            Refused::Fatal(problem.because(cause))
+            CopyRefusal::Fatal(problem.because(cause))
         })?;
     }
-    let contexts = default_label::open(options).map_err(Refused::Fatal)?;
+    let contexts = default_label::open(options).map_err(CopyRefusal::Fatal)?;
     let assignments = operands::assign(operands, options, &session.cache)?;
     let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
     let groups = operands::groups(assignments, options, &session.cache);
@@ -118,9 +118,9 @@ pub fn run<E: Executor<Copier>>(
         }
     }
     Ok(match status {
-        _ if copier.cancel.is_cancelled() => Outcome::Cancelled,
-        Status::Success if !copier.declined.into_inner() => Outcome::Success,
-        Status::Success | Status::Failure => Outcome::Failure,
+        _ if copier.cancel.is_cancelled() => CopyOutcome::Cancelled,
+        Status::Success if !copier.declined.into_inner() => CopyOutcome::Success,
+        Status::Success | Status::Failure => CopyOutcome::Failure,
     })
 }
 
@@ -183,7 +183,7 @@ fn take_before(sources: usize, problems: &mut Vec<(usize, Problem)>) -> Vec<Prob
 }
 
 /// Reports problems and returns the resulting status.
-fn report_all(problems: Vec<Problem>, report: &dyn Report) -> Status {
+fn report_all(problems: Vec<Problem>, report: &dyn Reporter) -> Status {
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     problems.into_iter().for_each(|problem| report.problem(problem));
     if failed { Status::Failure } else { Status::Success }
@@ -206,11 +206,9 @@ fn places(
         let split = Split::of(text);
         match split.hold(cache) {
             Ok(place) => {
-                let facts = *facts.entry(held.identity()).or_insert_with(|| {
-                    (
-                        copier.is_shared(cache, &held),
-                        gives_operands_access_list(&copier.options, cache, &held),
-                    )
+                let facts = *facts.entry(held.identity()).or_insert_with(|| ParentFacts {
+                    is_shared: copier.is_shared(cache, &held),
+                    gives_access_list: gives_operands_access_list(&copier.options, cache, &held),
                 });
                 let source = text.to_bytes().to_vec();
                 let operand = OperandCopy::new(first + index, source, shown.clone(), parent.is_absent());

@@ -3,17 +3,17 @@
 use std::ffi::CStr;
 
 use haul_flow::{Context, Problem};
-use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Pinned};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Open, Operation, Pinned};
 use haul_sys::{has_xattrs_at, open, stat, stat_at};
 
 use super::entry_copy::EntryCopy;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, Object, SECURITY_LABEL};
+use super::object::{self, ACCESS_LIST, DEFAULT_ACCESS_LIST, SECURITY_LABEL};
 use super::options::{Label, Preserve};
 use super::xattr_rules::{self, SourceXattrs, XattrAction, XattrRules};
 use super::{Copier, CopyKind};
 
 /// Reads the xattrs from an entry's open source; one call if there are none.
-pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
+pub(super) fn read(copy: EntryCopy<'_>, source: FileRef<'_>) -> SourceXattrs {
     let mut found = SourceXattrs::default();
     if let Label::Source { required } = copy.options.label {
         read_label(&mut found, copy, source, required);
@@ -21,7 +21,7 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
     if !copy.options.preserves(Preserve::XATTR) && !copy.options.preserves(Preserve::MODE) {
         return found;
     }
-    let names = match source.list() {
+    let names = match source.list_xattrs() {
         Ok(names) => names,
         // Without `/proc` nothing is listed through an `O_PATH` descriptor.
         Err(cause) if cause.is(Errno::BADF) || cause.is(Errno::NOENT) => {
@@ -44,7 +44,7 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
     };
     for key in names.iter() {
         let Some(action) = is_copied(copy.copier, copy.cx, source, key) else { continue };
-        match source.get(key) {
+        match source.get_xattr(key) {
             Ok(value) if key == ACCESS_LIST => found.access_list = Some(value),
             Ok(value) if key == DEFAULT_ACCESS_LIST => found.default_access_list = Some(value),
             Ok(value) if action == XattrAction::Permissions => {
@@ -59,7 +59,7 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
             Err(cause) => {
                 found.is_incomplete = true;
                 let problem = Problem::new(CopyKind::GettingAttribute).naming(key.to_bytes());
-                tell_uncopied(copy.copier, copy.cx, problem.naming(copy.entry.path()), cause);
+                report_uncopied(copy.copier, copy.cx, problem.naming(copy.entry.path()), cause);
             }
         }
     }
@@ -67,18 +67,18 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
 }
 
 /// Reads the ACLs of a source whose xattrs can't be listed.
-fn read_access_lists(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: Object<'_>) {
+fn read_access_lists(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: FileRef<'_>) {
     // A symbolic link has none.
     let is_link = || {
-        let Object::Pinned(pinned) = source else { return false };
+        let FileRef::Pinned(pinned) = source else { return false };
         pinned.stat().is_ok_and(|stat| stat.kind == FileType::Symlink)
     };
     if !copy.options.preserves(Preserve::MODE) || is_link() {
         return;
     }
-    let lists = source.access_list(ACCESS_LIST).and_then(|access| {
+    let lists = object::access_list(source, ACCESS_LIST).and_then(|access| {
         found.access_list = access;
-        source.access_list(DEFAULT_ACCESS_LIST)
+        object::access_list(source, DEFAULT_ACCESS_LIST)
     });
     match lists {
         Ok(default) => found.default_access_list = default,
@@ -97,15 +97,15 @@ fn lack_permissions(found: &mut SourceXattrs, copy: EntryCopy<'_>, cause: Error)
 
 /// Reads the xattrs of a pinned source by its name, if that is still the source's. `None` if it
 /// isn't, or if the source has xattrs and can't be opened.
-fn read_without_proc(copy: EntryCopy<'_>, source: Object<'_>) -> Option<SourceXattrs> {
-    let Object::Pinned(pinned) = source else { return None };
+fn read_without_proc(copy: EntryCopy<'_>, source: FileRef<'_>) -> Option<SourceXattrs> {
+    let FileRef::Pinned(pinned) = source else { return None };
     let own = pinned.stat().ok()?;
     let directory = copy.cx.cache().open(&copy.entry.node.source).ok()?;
     let name = copy.entry.name();
     if own.kind == FileType::Regular {
         let file = open(&*directory, name, Open::READ).ok()?;
         let is_source = stat(&file).ok()?.identity == own.identity;
-        return is_source.then(|| read(copy, Object::Open(&file)));
+        return is_source.then(|| read(copy, FileRef::Open(&file)));
     }
     let has_none = !has_xattrs_at(&*directory, name, |_| false).ok()?;
     let is_source = stat_at(&*directory, name).ok()?.identity == own.identity;
@@ -116,7 +116,7 @@ fn read_without_proc(copy: EntryCopy<'_>, source: Object<'_>) -> Option<SourceXa
 pub(super) fn is_copied(
     copier: &Copier,
     cx: &Context<'_, Copier>,
-    file: Object<'_>,
+    file: FileRef<'_>,
     key: &CStr,
 ) -> Option<XattrAction> {
     let options = &copier.options;
@@ -139,7 +139,7 @@ pub(super) fn read_named(copy: EntryCopy<'_>, (directory, name): (&Fd, &CStr)) -
         return SourceXattrs::default();
     }
     match Pinned::open(directory, name) {
-        Ok(pinned) => read(copy, Object::Pinned(&pinned)),
+        Ok(pinned) => read(copy, FileRef::Pinned(&pinned)),
         Err(cause) => {
             cannot_list(copy, cause);
             SourceXattrs { is_incomplete: true, ..SourceXattrs::default() }
@@ -148,8 +148,8 @@ pub(super) fn read_named(copy: EntryCopy<'_>, (directory, name): (&Fd, &CStr)) -
 }
 
 /// Reads the SELinux context. Without the xattr, the file system labels all files alike.
-fn read_label(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: Object<'_>, required: bool) {
-    match source.get(SECURITY_LABEL) {
+fn read_label(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: FileRef<'_>, required: bool) {
+    match source.get_xattr(SECURITY_LABEL) {
         Ok(label) => found.plain.push((SECURITY_LABEL.to_owned(), label)),
         Err(cause) if required || !(cause.is(Errno::NODATA) || cause.is(Errno::OPNOTSUPP)) => {
             let problem = Problem::new(CopyKind::GettingLabel).naming(copy.entry.path()).because(cause);
@@ -161,7 +161,7 @@ fn read_label(found: &mut SourceXattrs, copy: EntryCopy<'_>, source: Object<'_>,
 
 fn cannot_list(copy: EntryCopy<'_>, cause: Error) {
     let problem = Problem::new(CopyKind::ListingAttributes).naming(copy.entry.path());
-    tell_uncopied(copy.copier, copy.cx, problem, cause);
+    report_uncopied(copy.copier, copy.cx, problem, cause);
 }
 
 /// Returns the rules in `/etc/xattr.conf`, which is read on first use.
@@ -186,7 +186,7 @@ fn rules<'a>(copier: &'a Copier, cx: &Context<'_, Copier>) -> &'a XattrRules {
 /// `-a` copies xattrs on a best-effort basis: what the file system can't store or the user's
 /// permissions do not allow is skipped. Anything else is an error, which GNU hides under `-a`. With
 /// `report_lost_xattrs`, so is what doesn't fit.
-pub(super) fn tell_uncopied(
+pub(super) fn report_uncopied(
     copier: &Copier,
     cx: &Context<'_, Copier>,
     problem: Problem,

@@ -1,4 +1,5 @@
-//! How much room a copy needs on its target's file system, for a warning before that is full.
+//! Estimate of the space that a copy needs on its target's file system, for a warning before that
+//! is full.
 //!
 //! The estimate is a lower bound, so that nobody is warned without need: what may share blocks with
 //! its source counts nothing, a file with holes counts what it occupies, and existing files are
@@ -14,17 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Split, lock};
 use haul_sys::{Fd, Identity, Open, Stat, Timestamp};
-use haul_sys::{c_string, clock, file_system_type, free_bytes, open_path, stat};
+use haul_sys::{c_string, clock, file_system_type, free_bytes, magic, open_path, stat};
 
 use super::options::{Atomic, CopyOptions, Make, Operands, Preserve, Reflink, Sparse, Update};
 
-/// Types of file systems whose files can share blocks (`linux/magic.h`).
-const SHARING_TYPES: [u64; 4] = [
-    0x9123_683e, // btrfs
-    0x5846_5342, // xfs
-    0xca45_1a4e, // bcachefs
-    0x2fc1_2fc1, // zfs
-];
+/// Types of file systems whose files can share blocks.
+const SHARING_TYPES: [u64; 4] = [magic::BTRFS, magic::XFS, magic::BCACHEFS, magic::ZFS];
 
 /// The room on a target's file system before a copy began.
 #[derive(Clone, Debug)]

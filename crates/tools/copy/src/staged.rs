@@ -28,7 +28,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Problem, lock};
-use haul_sys::{Errno, Error, Fd, FileType, Mode, Open, Owner, Stat};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Mode, Open, Owner, Stat};
 use haul_sys::{
     change_mode, change_owner, flush_as_close_does, get_xattr, interposer, link_unnamed, list_xattrs, open,
     remove, rename, rename_to_new, set_xattr, stat_at,
@@ -39,7 +39,7 @@ use super::durable;
 use super::entry_copy::EntryCopy;
 use super::layouts::{self, Original};
 use super::links::replace;
-use super::object::{ACCESS_LIST, Object};
+use super::object::{self, ACCESS_LIST};
 use super::open_target::OpenTarget;
 use super::options::{Atomic, Update};
 use super::partial;
@@ -56,7 +56,7 @@ pub(super) const LARGE_BYTES: u64 = 1 << 20;
 pub(super) struct Staged {
     /// Its temporary name; `None` if it has no name.
     pub(super) temporary_name: Option<CString>,
-    /// True if it replaces what has its name.
+    /// True if it replaces an entry of its name.
     pub(super) replaces: bool,
     /// Its number among the files whose names wait for a flush, starting at 1 (`durable.rs`); 0 if
     /// it isn't one of them.
@@ -187,9 +187,9 @@ fn inherit(copy: EntryCopy<'_>, (existing, before): (&Fd, &Stat), new: &Fd) -> R
         Err(cause) if matches!(cause.errno(), Errno::OPNOTSUPP | Errno::NOSYS) => None,
         outcome => Some(outcome?),
     };
-    // A sandbox that lacks the call may allow to read what it would list.
+    // A sandbox that lacks the call may still allow reading the attributes it would list.
     if names.is_none()
-        && let Some(list) = Object::Open(existing).access_list(ACCESS_LIST)?
+        && let Some(list) = object::access_list(FileRef::Open(existing), ACCESS_LIST)?
     {
         set_xattr(new, ACCESS_LIST, &list)?;
     }
@@ -254,7 +254,7 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
         }
         if !replaces {
             match copy.with_room(|| link_unnamed(file, &directory, name)) {
-                // Someone else has created it meanwhile.
+                // Someone else has created it since.
                 Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {}
                 outcome => return outcome,
             }

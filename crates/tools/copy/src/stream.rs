@@ -5,7 +5,7 @@
 //! long as it takes, so it occupies a worker of its own.
 
 use haul_flow::{FlowKind, Problem};
-use haul_sys::{Errno, Error, Fd, FileType, Operation, Stat};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Operation, Stat};
 use haul_sys::{is_local, make_blocking, read_on, reflink, stat, write_on};
 
 use super::CopyKind;
@@ -14,7 +14,6 @@ use super::creation_mode;
 use super::debug;
 use super::durable;
 use super::entry_copy::EntryCopy;
-use super::object::Object;
 use super::open_target::OpenTarget;
 use super::options::{Reflink, Verify};
 use super::place;
@@ -55,11 +54,11 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
     // a copy.
     if is_whole && is_file {
-        let xattrs = source_xattrs::read(copy, Object::Open(source));
+        let xattrs = source_xattrs::read(copy, FileRef::Open(source));
         let attributes = NewAttributes {
             before: before.as_ref(),
             plain_mode: creation_mode::plain_file_mode(copy.copier, stat, before.as_ref()),
-            ..NewAttributes::of(copy, Object::Open(&file), stat, &xattrs)
+            ..NewAttributes::of(copy, FileRef::Open(&file), stat, &xattrs)
         };
         has_attributes = attributes.give();
         is_whole = durable::flush_file(copy, &file, staged.as_ref())

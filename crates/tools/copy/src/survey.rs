@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     Config, Context, DirCache, DirHandle, Enter, Entry, Handled, Local, OpenDir, OpenSource, Operand, Plan,
-    Report, RunSpec, Selection, Selector, Settings, Split, Start, Tally, Tool,
+    Reporter, RunSpec, Selection, Selector, Settings, Split, Start, Tally, Tool,
 };
-use haul_sys::{EntryType, FileType, Open, Stat, c_string, stat_path};
+use haul_sys::{EntryType, FileType, Open, Stat, c_string, stat_followed, stat_path};
 
 use super::operands;
 use super::options::{CopyOptions, Operands};
@@ -30,7 +30,7 @@ const HELD: usize = 16;
 pub fn survey(
     (operands, options, selection): (&Operands, &CopyOptions, &Selection),
     space: Option<&FreeSpace>,
-    report: &dyn Report,
+    report: &dyn Reporter,
     stop: &AtomicBool,
 ) -> u64 {
     let cache = DirCache::new(HELD);
@@ -45,85 +45,85 @@ pub fn survey(
         });
         let (held, name) = assignment.target;
         let own = match is_counted {
-            true => Counterpart::There(held, Some(name)),
-            false => Counterpart::Irrelevant,
+            true => TargetParent::There(held, Some(name)),
+            false => TargetParent::Irrelevant,
         };
         Some(Operand::named(place, &c_string(split.name), own))
     });
     let settings =
         Settings { jobs: 1, jobs_max: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
-    let (tool, report) = (Survey { options, space, needed: Needed::default(), stop }, Quiet { report });
+    let (tool, report) = (SpaceSurvey { options, space, needed: Needed::default(), stop }, Quiet { report });
     let (cache, selector, engine) = (&cache, &selector, Mutex::default());
     let spec = RunSpec { tool: &tool, settings, cache, selector, report: &report, limits: None, engine };
     haul_flow::run(&spec, &Local::new(1), places.collect::<Vec<_>>());
     tool.needed.bytes()
 }
 
-struct Survey<'s> {
+struct SpaceSurvey<'s> {
     options: &'s CopyOptions,
-    /// The room there was for what is counted.
+    /// The free space for the counted entries.
     space: Option<&'s FreeSpace>,
     needed: Needed,
     stop: &'s AtomicBool,
 }
 
 /// The directory that the entries of a source directory are copied to.
-enum Counterpart {
+enum TargetParent {
     /// It exists. At an operand's parent, with the name of the operand's copy.
     There(Arc<DirHandle>, Option<CString>),
     /// The copy makes it.
     Missing,
-    /// What is copied there takes no room of interest.
+    /// Copies there take no room of interest.
     Irrelevant,
 }
 
-impl Counterpart {
-    /// Stats what is in the place of an entry's copy.
-    fn stat(&self, cx: &Context<'_, Survey<'_>>, name: &CStr) -> Option<Stat> {
+impl TargetParent {
+    /// Stats the existing entry at the place of an entry's copy.
+    fn stat(&self, cx: &Context<'_, SpaceSurvey<'_>>, name: &CStr) -> Option<Stat> {
         let Self::There(held, rename) = self else { return None };
         let directory = cx.cache().open(held).ok()?;
-        stat_path(Some(&*directory), rename.as_deref().unwrap_or(name), true).ok()
+        stat_followed(&*directory, rename.as_deref().unwrap_or(name)).ok()
     }
 }
 
-impl Survey<'_> {
+impl SpaceSurvey<'_> {
     /// Finds the counterpart of a directory.
-    fn counterpart(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Counterpart {
-        let (above, Some(space)) = (&entry.node.own, self.space) else { return Counterpart::Irrelevant };
-        let Counterpart::There(held, rename) = above else {
+    fn counterpart(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> TargetParent {
+        let (above, Some(space)) = (&entry.node.own, self.space) else { return TargetParent::Irrelevant };
+        let TargetParent::There(held, rename) = above else {
             return match above {
-                Counterpart::Irrelevant => Counterpart::Irrelevant,
-                _ => Counterpart::Missing,
+                TargetParent::Irrelevant => TargetParent::Irrelevant,
+                _ => TargetParent::Missing,
             };
         };
         match above.stat(cx, entry.name()) {
-            Some(there) if space.is_elsewhere(&there) => Counterpart::Irrelevant,
+            Some(there) if space.is_elsewhere(&there) => TargetParent::Irrelevant,
             Some(there) if there.kind == FileType::Directory && !space.is_new(&there) => {
                 let (name, how) = (rename.as_deref().unwrap_or(entry.name()), Open::SEARCH.following());
-                Counterpart::There(cx.cache().hold(held, name, how, there.identity, None), None)
+                TargetParent::There(cx.cache().hold(held, name, how, there.identity, None), None)
             }
-            _ => Counterpart::Missing,
+            _ => TargetParent::Missing,
         }
     }
 }
 
 /// Forwards counts and drops everything else.
 struct Quiet<'s> {
-    report: &'s dyn Report,
+    report: &'s dyn Reporter,
 }
 
-impl Report for Quiet<'_> {
+impl Reporter for Quiet<'_> {
     fn count(&self, more: Tally) {
         self.report.count(Tally { finished: 0, ..more });
     }
     fn problem(&self, _: haul_flow::Problem) {}
-    fn line(&self, _: haul_flow::Line) {}
+    fn line(&self, _: haul_flow::OutputLine) {}
     fn output(&self, _: haul_sys::Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }
 
-impl Tool for Survey<'_> {
-    type Directory = Counterpart;
+impl Tool for SpaceSurvey<'_> {
+    type Directory = TargetParent;
     type File = ();
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -144,7 +144,7 @@ impl Tool for Survey<'_> {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Counterpart> {
+    ) -> Enter<TargetParent> {
         let own = self.counterpart(cx, entry);
         let crossing =
             entry.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
@@ -160,7 +160,7 @@ impl Tool for Survey<'_> {
         if let Ok(stat) = looked {
             cx.count(Tally { bytes: stat.size, ..Tally::default() });
             let own = &entry.node.own;
-            if let (Some(space), false) = (self.space, matches!(own, Counterpart::Irrelevant)) {
+            if let (Some(space), false) = (self.space, matches!(own, TargetParent::Irrelevant)) {
                 self.needed.add(self.options, space, &stat, own.stat(cx, entry.name()).as_ref());
             }
         }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{DirCache, DirHandle, Entry, lock};
-use haul_sys::{Error, Fd, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
+use haul_sys::{Error, Fd, FileRef, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
 
 use super::Copier;
-use super::object::{DEFAULT_ACCESS_LIST, Object};
+use super::object::DEFAULT_ACCESS_LIST;
 use super::options::{CopyOptions, Preserve};
 use super::xattr_rules::SourceXattrs;
 
@@ -133,18 +133,18 @@ pub(super) struct OperandCopy {
     pub(super) target: Vec<u8>,
     /// True if the target's parent doesn't exist (`missing/new`): creating the target then fails.
     pub(super) lacks_parent: bool,
-    /// True once the user was told that the target is inside the source.
-    told: AtomicBool,
+    /// True once the target was reported to be inside the source.
+    is_reported: AtomicBool,
 }
 
 impl OperandCopy {
     pub(super) fn new(index: usize, source: Vec<u8>, target: Vec<u8>, lacks_parent: bool) -> Self {
-        Self { index, source, target, lacks_parent, told: AtomicBool::new(false) }
+        Self { index, source, target, lacks_parent, is_reported: AtomicBool::new(false) }
     }
 
     /// True on the first call only.
-    pub(super) fn tells_first(&self) -> bool {
-        !self.told.swap(true, Ordering::Relaxed)
+    pub(super) fn reports_first(&self) -> bool {
+        !self.is_reported.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -184,14 +184,24 @@ pub(super) struct MadeDirectory {
     pub(super) xattrs: SourceXattrs,
 }
 
+/// Properties of a directory that operands are copied to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParentFacts {
+    /// True if another user may replace its entries while they are created.
+    pub(super) is_shared: bool,
+    /// True if new entries inherit an ACL from it.
+    pub(super) gives_access_list: bool,
+}
+
 impl TargetDirectory {
     /// Target of an operand: its copy becomes `name` in `held`.
     pub(super) fn place(
         held: Arc<DirHandle>,
         name: CString,
         operand: OperandCopy,
-        (is_shared, gives_access_list): (bool, bool),
+        facts: ParentFacts,
     ) -> Self {
+        let ParentFacts { is_shared, gives_access_list } = facts;
         Self {
             held,
             rename: Some(name),
@@ -253,7 +263,7 @@ pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
 
 /// True if new entries of a directory inherit an ACL. Checked only if modes are preserved.
 pub(super) fn gives_access_list(options: &CopyOptions, directory: &Fd) -> bool {
-    options.preserves(Preserve::MODE) && has_default_list(list_xattrs(directory), Object::Open(directory))
+    options.preserves(Preserve::MODE) && has_default_list(list_xattrs(directory), FileRef::Open(directory))
 }
 
 /// The same for a directory that operands are copied to, whose handle only allows lookups.
@@ -263,13 +273,13 @@ pub(super) fn gives_operands_access_list(
     held: &Arc<DirHandle>,
 ) -> bool {
     let pin = || cache.open(held).and_then(|place| Pinned::open(&*place, c"."));
-    let has_one = |pinned: Pinned| has_default_list(pinned.list_xattrs(), Object::Pinned(&pinned));
+    let has_one = |pinned: Pinned| has_default_list(pinned.list_xattrs(), FileRef::Pinned(&pinned));
     options.preserves(Preserve::MODE) && pin().is_ok_and(has_one)
 }
 
-fn has_default_list(names: Result<XattrNames, Error>, directory: Object<'_>) -> bool {
+fn has_default_list(names: Result<XattrNames, Error>, directory: FileRef<'_>) -> bool {
     match names {
         Ok(names) => names.iter().any(|key| key == DEFAULT_ACCESS_LIST),
-        Err(_) => directory.get(DEFAULT_ACCESS_LIST).is_ok(),
+        Err(_) => directory.get_xattr(DEFAULT_ACCESS_LIST).is_ok(),
     }
 }

@@ -46,10 +46,10 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
         && parts.next().is_none()
 }
 
-/// Removes what earlier runs left in a directory: with a journal or `--atomic`, those that used it
-/// and any run on this host. Nothing of it is in use: the journal's lock, or the name, proves that
-/// those runs ended, and this one has completed the directory's entries. If the job is lost
-/// everything is kept, so a later run can continue with it.
+/// Removes temporary files of earlier runs from a directory: with a journal or `--atomic`, those
+/// that used it and any run on this host. Nothing of it is in use: the journal's lock, or the name,
+/// proves that those runs ended, and this one has completed the directory's entries. If the job is
+/// lost everything is kept, so a later run can continue with it.
 pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
     let run = copier.temporary_names.get().filter(|run| run.epoch > 1);
     let is_wanted = run.is_some() || copier.options.atomic == Atomic::Always;
@@ -59,7 +59,7 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
     if copier.keeps_temporary.load(Ordering::Relaxed) || held.is_absent() {
         return Vec::new();
     }
-    let told = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
+    let warning = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
     let kept = lock(&copier.kept_names).clone();
     let is_leftover = |name: &CStr| {
         let is_incomplete = run.is_some_and(|run| is_temporary_name(name, *run)) && !kept.contains(name);
@@ -67,5 +67,5 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
         is_incomplete || is_earlier || is_left_behind(name)
     };
     let swept = cache.open(held).and_then(|directory| haul_flow::sweep(&directory, is_leftover));
-    swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(told).collect()
+    swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(warning).collect()
 }

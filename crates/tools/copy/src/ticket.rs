@@ -1,4 +1,4 @@
-//! Tickets: what another process, or a later run, needs to open an incomplete target.
+//! Tickets: the data with which another process, or a later run, opens an incomplete target.
 
 use std::ffi::{CStr, CString};
 

@@ -8,12 +8,12 @@
 //!
 //! Data that comes from the page cache proves nothing about the disk. So a file is first flushed,
 //! its pages are dropped, and the kernel is asked whether any is left (`cachestat(2)`, Linux 6.5).
-//! If some are, or the kernel can't tell, the file is read with `O_DIRECT`. Where neither works
+//! If some are, or the kernel doesn't know, the file is read with `O_DIRECT`. Where neither works
 //! (tmpfs keeps its only copy in the page cache), the content is compared all the same, and one
 //! warning says that it was verified from memory.
 //!
 //! Files wait for this in batches (`Policy::closed_waiting`), so one flush serves many, and workers
-//! that verify run beside workers that copy.
+//! that verify run while others copy.
 //!
 //! Invariant: a piece that differs is written again from the source only if the source still has
 //! the content that was copied; otherwise nobody knows which one is right, and it is an error.
@@ -30,7 +30,7 @@ use haul_digest::{Algorithm, Digest, PIECE_BYTES, PieceValue, Pieces, TreeHash};
 #[cfg(feature = "distributed")]
 use haul_flow::lock;
 use haul_flow::{EntryOutcome, Pool, Problem, Tally};
-use haul_sys::{Advice, Buffer, Cache, Errno, Error, Fd, Open, Operation, Stat, Times};
+use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd, Open, Operation, Stat, Times};
 use haul_sys::{
     advise, bypass_cache, cached_bytes, change_times, file_system_type, open, read, stat, synchronize,
     use_cache, write_all,
@@ -43,13 +43,13 @@ use super::options::Verify;
 use super::ordered_hash::OrderedHash;
 use super::{Copier, CopyKind, durable};
 
-/// How often a piece is written again before the file is given up.
+/// Maximum number of times a piece is written again before the file is given up.
 const REPAIRS_MAX: u32 = 2;
 
 /// Number of targets that are read ahead, per worker.
 const LOOK_AHEAD: usize = 16;
 
-/// What is verified of a file.
+/// State of a file's verification.
 #[derive(Debug)]
 pub(super) struct Verification {
     /// The hash by the piece, if the target is verified or its BLAKE3 hash is wanted.
@@ -233,7 +233,7 @@ impl Verification {
             Some(hash) => hash.finish(length),
             None => pieces.as_ref().map(Pieces::digest),
         };
-        // `None` if a block beyond the end was read: the source has shrunk meanwhile.
+        // `None` if a block beyond the end was read: the source has shrunk since.
         let (true, Some(digest)) = (pieces.is_some() == self.hash.is_some(), digest) else {
             copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
             return false;
@@ -316,7 +316,7 @@ fn fetch_again(copy: EntryCopy<'_>, written: &Written, name: &CStr) -> bool {
     let opened = copy.open_directory().and_then(|directory| open(directory, name, Open::READ));
     let Ok(target) = opened else { return false };
     let is_it = stat(&target).is_ok_and(|now| now.identity == written.target.identity);
-    // The kernel's own read-ahead goes on from there.
+    // The kernel's own read-ahead continues from there.
     let length = written.pieces.length().min(PIECE_BYTES);
     is_it && drop_pages(&target) && advise(&target, Advice::WillNeed, length).is_ok()
 }
@@ -334,7 +334,7 @@ fn check_target(copy: EntryCopy<'_>, written: &Written, is_ahead: bool) -> Resul
     }
     let refused = |kind| Err(Problem::new(kind).naming(copy.target_path()));
     if stat(&target).map_err(failed)?.modified != written.target.modified {
-        // Somebody has written to it, and a repair would destroy what they wrote.
+        // Somebody has written to it, and a repair would destroy their data.
         return refused(CopyKind::ChangedBeforeVerified);
     }
     if opened.size != written.pieces.length() {
@@ -393,7 +393,7 @@ fn drop_pages(file: &Fd) -> bool {
 /// True if a direct file can be read: some file systems accept `O_DIRECT` and refuse the read.
 fn can_be_read(direct: &Fd) -> bool {
     let mut buffer = Buffer::new(DIRECT_BYTES);
-    read(direct, 0, buffer.bytes_mut(), Cache::Keep).is_ok()
+    read(direct, 0, buffer.bytes_mut(), CacheMode::Keep).is_ok()
 }
 
 /// Unit of direct reads, in bytes: a multiple of any sector.
@@ -437,7 +437,7 @@ pub(super) struct Reopened {
     pub(super) times: Option<Times>,
 }
 
-/// Rewrites a piece until `is_right` accepts what is read back, or the attempts are used up.
+/// Rewrites a piece until `is_right` accepts the bytes read back, or the attempts are used up.
 pub(super) fn write_again(
     copy: EntryCopy<'_>,
     target: &Reopened,
@@ -482,10 +482,10 @@ pub(super) fn problem_in_range(kind: CopyKind, path: Vec<u8>, range: &Range<u64>
     Problem::new(kind).naming(path).naming(range.start.to_string()).naming(range.end.to_string())
 }
 
-/// Reads a piece of the source again, which must still be what was copied.
+/// Reads a piece of the source again, which must still have the copied content.
 fn read_source_piece(copy: EntryCopy<'_>, written: &Written, range: &Range<u64>) -> Result<Vec<u8>, Problem> {
     let differs = || problem_in_range(CopyKind::Differs, copy.target_path(), range);
-    // What came through a pipe can't be read again.
+    // Data that came through a pipe can't be read again.
     let Some(expected) = &written.source else { return Err(differs()) };
     let source = open_source(copy, expected)?;
     let bytes = read_range(&source, range).map_err(|cause| unreadable(copy, cause))?;
@@ -525,8 +525,8 @@ fn check_source(copy: EntryCopy<'_>, written: &Written) -> Result<(), Problem> {
 
 /// Reads at `offset`. EOF before the expected size is trusted only if a second read confirms it.
 fn read_or_confirm(file: &Fd, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
-    match read(file, offset, bytes, Cache::Keep)? {
-        0 => read(file, offset, bytes, Cache::Keep),
+    match read(file, offset, bytes, CacheMode::Keep)? {
+        0 => read(file, offset, bytes, CacheMode::Keep),
         length => Ok(length),
     }
 }

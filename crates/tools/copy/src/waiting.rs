@@ -1,26 +1,26 @@
-//! Entries that wait until what is in their way is deleted (`haul sync --delete`).
+//! Entries that wait for the deletion of obstacles (`haul sync --delete`).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::{
-    Contents, EntryOutcome, EntryReport, Line, NameList, Problem, Report, RunInfo, Severity, SlowRank,
-    Standard, Status, Tally, lock, path_below,
+    Contents, EntryOutcome, EntryReport, NameList, OutputLine, Problem, Reporter, RunInfo, Severity,
+    SlowRank, Standard, Status, Tally, lock, path_below,
 };
 
 use super::CopyKind;
 
 /// Forwards the reports of a copy that is split by a deletion. Problems of the kind `InTheWay` are
 /// held back: their entries are copied in the second part.
-pub(super) struct Waiting<'a> {
-    report: &'a dyn Report,
+pub(super) struct SplitReporter<'a> {
+    report: &'a dyn Reporter,
     problems: Mutex<Vec<Problem>>,
     /// True in the second part: the directories above its entries don't count twice.
     is_second: AtomicBool,
 }
 
-impl<'a> Waiting<'a> {
-    pub(super) fn new(report: &'a dyn Report) -> Self {
+impl<'a> SplitReporter<'a> {
+    pub(super) fn new(report: &'a dyn Reporter) -> Self {
         Self { report, problems: Mutex::default(), is_second: AtomicBool::new(false) }
     }
 
@@ -58,7 +58,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Report for Waiting<'_> {
+impl Reporter for SplitReporter<'_> {
     fn started(&self, info: RunInfo) {
         self.report.started(info);
     }
@@ -79,12 +79,12 @@ impl Report for Waiting<'_> {
         }
     }
 
-    fn line(&self, line: Line) {
+    fn line(&self, line: OutputLine) {
         self.report.line(line);
     }
 
     fn entry(&self, entry: EntryReport) {
-        // As in `count`.
+        // See `count`.
         if entry.outcome != EntryOutcome::Directory || !self.is_second.load(Ordering::Relaxed) {
             self.report.entry(entry);
         }
@@ -98,7 +98,7 @@ impl Report for Waiting<'_> {
         self.report.output(stream, bytes);
     }
 
-    fn ask(&self, question: &Line) -> bool {
+    fn ask(&self, question: &OutputLine) -> bool {
         self.report.ask(question)
     }
 

@@ -7,23 +7,22 @@
 //! target. They are opened because a name may lead to something else by the next call.
 
 use haul_flow::{EntryOutcome, FlowKind, Problem};
-use haul_sys::{Error, Fd, FileType, Mode, Open, Special, Stat, make_special, open};
+use haul_sys::{Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, make_special, open};
 
 use super::Copier;
 use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
 use super::entry_copy::EntryCopy;
 use super::layouts::Original;
-use super::object::Object;
-use super::open_target::{OpenTarget, Target};
+use super::open_target::{OpenTarget, PreparedTarget};
 use super::options::Preserve;
-use super::place::{self, Made};
+use super::place::{self, CreateResult};
 use super::regular;
 use super::source_xattrs;
 use super::xattr_rules::SourceXattrs;
 
 /// Creates a file like the source, without its content.
-pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<Made, Problem> {
+pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<CreateResult, Problem> {
     let opened = match must_open(copy, source).map(|how| open(directory, copy.entry.name(), how)) {
         Some(Ok(opened)) => Some(opened),
         Some(Err(cause)) => {
@@ -32,14 +31,14 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
             if let Some(refusal) = place::refuses(copy, source) {
                 return Err(refusal);
             }
-            copy.tell_copied();
+            copy.print_copied();
             let unreadable = Problem::new(FlowKind::CannotOpen).naming(copy.entry.path());
             return Err(unreadable.because(cause));
         }
         None => None,
     };
     let xattrs = match &opened {
-        Some(opened) => source_xattrs::read(copy, Object::Open(opened)),
+        Some(opened) => source_xattrs::read(copy, FileRef::Open(opened)),
         None => source_xattrs::read_named(copy, (directory, copy.entry.name())),
     };
     let made = match make_at_once(copy, source) {
@@ -54,7 +53,7 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
 
 /// Creates a file that gets no attributes but its creation mode, without opening it. `None` if
 /// it needs more or can't be created; opening it then reports why.
-fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<Made> {
+fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<CreateResult> {
     let keeps = copy.options.preserve.difference(Preserve::LINKS);
     if !keeps.is_empty()
         || copy.options.reads_xattrs()
@@ -66,27 +65,31 @@ fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<Made> {
     let mode = creation_mode::private(copy.copier, source).mode;
     let file = Special { kind: FileType::Regular, mode, device_number: 0 };
     make_special(&directory, copy.target_name(), file).ok()?;
-    copy.tell_copied();
+    copy.print_copied();
     copy.count(EntryOutcome::File);
-    Some(Made::Whole)
+    Some(CreateResult::Whole)
 }
 
 /// Creates or opens a file and sets its attributes.
-fn make_by_opening(copy: EntryCopy<'_>, source: &Stat, xattrs: &SourceXattrs) -> Result<Made, Problem> {
+fn make_by_opening(
+    copy: EntryCopy<'_>,
+    source: &Stat,
+    xattrs: &SourceXattrs,
+) -> Result<CreateResult, Problem> {
     let creation_mode =
         match xattrs.is_empty() && creation_mode::is_known(copy.copier, &copy.entry.node.own, source) {
             true => CreationMode { mode: source.mode, is_final: true },
             false => creation_mode::private(copy.copier, source),
         };
     let target = match regular::open_target(copy, Original::of(source), creation_mode)? {
-        Target::Open(target) => target,
-        Target::Left(left) => return Ok(Made::Left(left)),
+        PreparedTarget::Open(target) => target,
+        PreparedTarget::Left(left) => return Ok(CreateResult::Left(left)),
     };
     let OpenTarget { file, before, backup, creation_mode, .. } = target;
-    let object = Object::Open(&file);
+    let object = FileRef::Open(&file);
     let made = finish_without_data(copy, source, (object, before.as_ref(), creation_mode, xattrs));
     let closed = file.close();
-    if closed.is_err() || !matches!(made, Made::Whole) {
+    if closed.is_err() || !matches!(made, CreateResult::Whole) {
         place::put_back(copy, backup.as_deref());
     }
     closed.map_err(|cause| unclosed(copy.target_path(), cause))?;
@@ -96,8 +99,13 @@ fn make_by_opening(copy: EntryCopy<'_>, source: &Stat, xattrs: &SourceXattrs) ->
 fn finish_without_data(
     copy: EntryCopy<'_>,
     source: &Stat,
-    (object, before, creation_mode, xattrs): (Object<'_>, Option<&Stat>, Option<CreationMode>, &SourceXattrs),
-) -> Made {
+    (object, before, creation_mode, xattrs): (
+        FileRef<'_>,
+        Option<&Stat>,
+        Option<CreationMode>,
+        &SourceXattrs,
+    ),
+) -> CreateResult {
     let attributes = NewAttributes {
         before,
         plain_mode: creation_mode::plain_file_mode(copy.copier, source, before),
@@ -108,7 +116,7 @@ fn finish_without_data(
     if done {
         copy.count(EntryOutcome::File);
     }
-    Made::whole_if(done)
+    CreateResult::whole_if(done)
 }
 
 /// Returns how to open the source, if it must be opened.

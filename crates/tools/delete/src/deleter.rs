@@ -1,4 +1,4 @@
-//! Removes the entries that a survey found, with what is below them, from the leaves up.
+//! Removes the entries that a survey found, with everything below them, from the leaves up.
 //!
 //! Every directory is opened below its parent's descriptor, and no link is followed. An entry must
 //! be what the survey found, and the source must still not have it. Below it, only directories are
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    BackupDirectory, CancelToken, Context, DirHandle, DirNode, Enter, Entry, EntryOutcome, EntryReport,
-    Failure, Handled, Line, OpenDir, OpenSource, Plan, Policy, Problem, Reported, Scope, Selector, Start,
-    Tool, lock, path_below,
+    BackupDirectory, CancelToken, Context, DirHandle, DirNode, Enter, Entry, EntryFailure, EntryOutcome,
+    EntryReport, Handled, OpenDir, OpenSource, OutputLine, Plan, Policy, Problem, Reported, Scope, Selector,
+    Start, Tool, lock, path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Stat, Times, change_mode, change_times,
@@ -25,7 +25,7 @@ use haul_sys::{
 use super::kind::DeleteKind;
 use super::options::Options;
 
-/// What is known of a directory's entries.
+/// Survey results for a directory's entries.
 #[derive(Default)]
 pub struct Surveyed {
     /// The rules that hold for them, if any do.
@@ -62,14 +62,14 @@ impl Surveyed {
     }
 }
 
-/// What is done with the entries.
+/// Stage of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Count,
     Delete,
 }
 
-/// The tool that counts what is to be deleted, and deletes it.
+/// The tool that counts the entries to delete, and deletes them.
 pub struct Deleter {
     stage: Stage,
     options: Options,
@@ -81,7 +81,7 @@ pub struct Deleter {
     cancel: CancelToken,
     /// True if nothing more may be deleted.
     is_stopped: AtomicBool,
-    /// Keeps what is deleted (`--backup-dir`).
+    /// Backups of deleted entries (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
     /// Held while a read-only directory is made writable.
     writable: Mutex<()>,
@@ -117,7 +117,7 @@ impl Deleter {
         Self { source: stat_path::<&Fd>(None, source, true).ok().map(|stat| stat.identity), ..self }
     }
 
-    /// Returns the tool that deletes what this one has counted.
+    /// Returns the tool that deletes the entries that this one has counted.
     pub(super) fn deleting(self) -> Self {
         Self { stage: Stage::Delete, ..self }
     }
@@ -219,7 +219,7 @@ impl Deleter {
             }
         }
         match self.remove_or_keep(entry, &directory) {
-            Ok(()) => self.tell(cx, DeleteKind::Removed, entry.path()),
+            Ok(()) => self.report_deleted(cx, DeleteKind::Removed, entry.path()),
             Err(cause) if cause.is(Errno::NOENT) && is_gone(&directory, entry.name()) => {}
             Err(cause) => return Err(failed(cause)),
         }
@@ -279,7 +279,7 @@ impl Deleter {
             }
             self.with_permission(&directory, || remove_directory(&*directory, name)).map_err(failed)?;
         }
-        self.tell(cx, DeleteKind::RemovedDirectory, node.source.path());
+        self.report_deleted(cx, DeleteKind::RemovedDirectory, node.source.path());
         Ok(())
     }
 
@@ -292,14 +292,14 @@ impl Deleter {
         }
     }
 
-    fn tell(&self, cx: &Context<'_, Self>, kind: DeleteKind, path: Vec<u8>) {
+    fn report_deleted(&self, cx: &Context<'_, Self>, kind: DeleteKind, path: Vec<u8>) {
         cx.count_entry(EntryOutcome::Deleted, |outcome| EntryReport::new(outcome, path.clone()));
         if self.options.itemize {
             let slash = if kind == DeleteKind::RemovedDirectory { "/" } else { "" };
             let below = [path_below(&path, &self.target), slash.as_bytes()].concat();
-            cx.report().line(Line::new(DeleteKind::Itemized, vec![below]));
+            cx.report().line(OutputLine::new(DeleteKind::Itemized, vec![below]));
         } else if self.options.verbose {
-            cx.report().line(Line::new(kind, vec![path]));
+            cx.report().line(OutputLine::new(kind, vec![path]));
         }
     }
 
@@ -351,7 +351,7 @@ impl Tool for Deleter {
             (scope.is_none() && !self.selector.has_limits())
                 || cx.cache().open(&entry.node.source).is_ok_and(|directory| selects(&directory))
         };
-        // The survey has judged what is in a directory of both trees.
+        // The survey has judged the entries of a directory of both trees.
         let is_kept = || !entry.is_operand() && (!is_selected() || self.is_own(cx, entry));
         if self.cancel.is_cancelled() || self.is_stopped.load(Ordering::Relaxed) || is_kept() {
             Self::keep(cx, entry);
@@ -411,16 +411,16 @@ impl Tool for Deleter {
         }
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         let problem = match failure {
             // Somebody else has removed it.
-            Failure::Classify(cause) | Failure::OpenDir(cause) if cause.is(Errno::NOENT) => {
+            EntryFailure::Classify(cause) | EntryFailure::OpenDir(cause) if cause.is(Errno::NOENT) => {
                 return Reported::Yes;
             }
-            Failure::Classify(cause) | Failure::OpenDir(cause) => {
+            EntryFailure::Classify(cause) | EntryFailure::OpenDir(cause) => {
                 self.cannot_look(entry.path(), cause.clone())
             }
-            Failure::Replaced => Problem::new(DeleteKind::Replaced).naming(entry.path()),
+            EntryFailure::Replaced => Problem::new(DeleteKind::Replaced).naming(entry.path()),
             _ => return Reported::No,
         };
         Self::keep(cx, entry);

@@ -1,9 +1,9 @@
 //! Deleting by several processes: the process that walks enters the directories, and removes each
-//! when it is empty; any process removes what else is in them.
+//! when it is empty; any process removes their other entries.
 //!
-//! What a rank needs of an entry of both trees' directory is the inode number that the survey found
-//! and the directory in the source. Further below it needs nothing: what the selection leaves out,
-//! and what may be one of the program's own files, is decided about where the tree is walked.
+//! For an entry of a directory that both trees have, a rank needs the inode number that the survey
+//! found and the directory in the source. Further below it needs nothing: the process that walks
+//! the tree applies the selection and recognises the program's own files.
 
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{CancelToken, Entry, Kind, Selector};

@@ -1,8 +1,8 @@
 //! `delete`: removes entries that exist only in the target, after the source was copied to it.
 //!
 //! ```text
-//! survey   before the copy: what has only the target? (survey.rs)
-//!          and what is below it? (deleter.rs, counting)
+//! survey   before the copy: entries that only the target has (survey.rs), and everything below
+//!          them (deleter.rs, counting)
 //! copy     not in this crate
 //! delete   each is looked up again on both sides, and removed (deleter.rs, deleting),
 //!          by ranks too (distributed.rs)
@@ -28,17 +28,17 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_flow::{
-    CancelToken, Config, EntryOutcome, EntryReport, Executor, Line, Operand, Problem, Report, Selection,
-    Selector, Session, Severity, Split, Standard, Status, Tally, lock,
+    CancelToken, Config, EntryOutcome, EntryReport, Executor, Operand, OutputLine, Problem, Reporter,
+    Selection, Selector, Session, Severity, Split, Standard, Status, Tally, lock,
 };
-use haul_sys::{EntryType, Errno, Names, Times, c_string, stat};
+use haul_sys::{EntryType, Errno, NameArena, Times, c_string, stat};
 
 pub use deleter::Deleter;
 pub use kind::DeleteKind;
 pub use options::{Limit, Options};
 
 use deleter::Surveyed;
-use survey::{Counterpart, Found, Survey};
+use survey::{DeletionSurvey, Found, TargetCounterpart};
 
 /// A deletion to run.
 #[derive(Clone, Copy, Debug)]
@@ -47,24 +47,24 @@ pub struct DeleteRequest<'a> {
     pub source: &'a CStr,
     /// The directory it was copied to.
     pub target: &'a CStr,
-    /// What is deleted.
+    /// The options.
     pub options: &'a Options,
-    /// How the machine is used, and what is left out.
+    /// Use of the machine, and the selection.
     pub config: &'a Config,
     /// Cancel this to delete no more.
     pub cancel: &'a CancelToken,
 }
 
 /// Surveys the target, then runs `copy`, which must call the function it is given with the outcome
-/// of the copy. If that is success, `executor` deletes what the survey found. Everything is
-/// reported to `report`.
+/// of the copy. If that is success, `executor` deletes the entries that the survey found.
+/// Everything is reported to `report`.
 ///
 /// # Errors
 /// If it can't begin. Then nothing was copied.
 pub fn run<R>(
     executor: &impl Executor<Deleter>,
     request: DeleteRequest<'_>,
-    report: &dyn Report,
+    report: &dyn Reporter,
     copy: impl FnOnce(&dyn Fn(Status) -> Status) -> R,
 ) -> Result<R, Problem> {
     let DeleteRequest { source, target, options, config, cancel } = request;
@@ -84,7 +84,7 @@ pub fn run<R>(
     session.run_alone(&deleter, operands.iter().filter_map(|operand| only(operand, true)));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();
-    // The directories at the top were counted with what is below them.
+    // The directories at the top were counted with everything below them.
     let (entries_to_delete, all) =
         (top - directories + deleter.counted(), entries - directories + deleter.counted());
     let refusal = || {
@@ -149,7 +149,7 @@ fn delete_all(
     status.max(session.run(executor, deleter, Vec::new(), apart))
 }
 
-/// Walks the source and returns what only the target has. What goes wrong is reported.
+/// Walks the source and returns the entries that only the target has. Failures are reported.
 fn survey(
     session: &Session<'_>,
     (source, target): (&CStr, &CStr),
@@ -167,8 +167,8 @@ fn survey(
             return Found::default();
         }
     };
-    let survey = Survey::new(options.clone(), cancel.clone());
-    match session.operand(source, Counterpart::of_operand(held, c_string(split.name))) {
+    let survey = DeletionSurvey::new(options.clone(), cancel.clone());
+    match session.operand(source, TargetCounterpart::of_operand(held, c_string(split.name))) {
         Ok(operand) => drop(session.run_alone(&survey, [operand])),
         Err(problem) => session.report.problem(problem),
     }
@@ -192,7 +192,7 @@ fn directories(operand: &Operand<Surveyed>) -> impl Iterator<Item = usize> {
 
 /// Returns an operand of the directories only, or of all others, if there are any.
 fn only(operand: &Operand<Surveyed>, directories: bool) -> Option<Operand<Surveyed>> {
-    let mut names = Names::new();
+    let mut names = NameArena::new();
     for index in 0..operand.names.len() {
         let entry = operand.names.entry(index);
         if (entry.kind == EntryType::Directory) == directories {
@@ -213,7 +213,7 @@ impl Problems {
     }
 
     /// Reports them. Returns true if there are any.
-    fn pass_on(&self, report: &dyn Report) -> bool {
+    fn pass_on(&self, report: &dyn Reporter) -> bool {
         let problems = std::mem::take(&mut *lock(&self.0));
         let failed = !problems.is_empty();
         problems.into_iter().for_each(|problem| report.problem(problem));
@@ -221,7 +221,7 @@ impl Problems {
     }
 }
 
-impl Report for Problems {
+impl Reporter for Problems {
     fn count(&self, _more: Tally) {}
 
     fn problem(&self, problem: Problem) {
@@ -231,7 +231,7 @@ impl Report for Problems {
         }
     }
 
-    fn line(&self, _line: Line) {}
+    fn line(&self, _line: OutputLine) {}
 
     fn output(&self, _stream: Standard, _bytes: &[u8]) {}
 
@@ -239,9 +239,9 @@ impl Report for Problems {
 }
 
 /// Passes on the reports of a deletion without the counts of its walk, which are not the copy's.
-struct OnlyDeleted<'a>(&'a dyn Report);
+struct OnlyDeleted<'a>(&'a dyn Reporter);
 
-impl Report for OnlyDeleted<'_> {
+impl Reporter for OnlyDeleted<'_> {
     fn count(&self, more: Tally) {
         self.0.count(Tally { deleted: more.deleted, ..Tally::default() });
     }
@@ -250,7 +250,7 @@ impl Report for OnlyDeleted<'_> {
         self.0.problem(problem);
     }
 
-    fn line(&self, line: Line) {
+    fn line(&self, line: OutputLine) {
         self.0.line(line);
     }
 

@@ -1,10 +1,10 @@
-//! What is deleted, as plain data.
+//! Options of a deletion, as plain data.
 
 use haul_flow::BackupPlace;
 use haul_sys::Identity;
 use serde::{Deserialize, Serialize};
 
-/// How much may be deleted.
+/// Maximum amount to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     /// At most so many entries.
@@ -28,12 +28,12 @@ impl Limit {
     }
 }
 
-/// What is deleted.
+/// Options of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// True if the selection protects nothing: what it leaves out is deleted too.
+    /// True if the selection protects nothing: entries that it leaves out are deleted too.
     pub excluded: bool,
-    /// How much may be deleted.
+    /// Maximum amount to delete.
     pub limit: Limit,
     /// True if directories make way for other files.
     pub makes_way: bool,
@@ -49,7 +49,7 @@ pub struct Options {
     pub own_files: Vec<Identity>,
     /// Where deleted files are kept (`--backup-dir`).
     pub backup_place: Option<BackupPlace>,
-    /// True if the names of what is deleted are reported.
+    /// True if the names of deleted entries are reported.
     pub verbose: bool,
     /// True if they are reported as by rsync's `--itemize-changes`.
     pub itemize: bool,

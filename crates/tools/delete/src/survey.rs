@@ -1,7 +1,7 @@
 //! Finds the entries that only the target has.
 //!
 //! The source is walked as a copy walks it, so that the same rules decide what it leaves out.
-//! Beside each directory its counterpart is listed, and names that the source doesn't have are
+//! With each directory its counterpart is listed, and names that the source doesn't have are
 //! recorded. Directories of the source that have no counterpart are not entered.
 
 use std::collections::{HashMap, HashSet};
@@ -13,8 +13,8 @@ use haul_flow::{
     Problem, Start, Tool, lock,
 };
 use haul_sys::{
-    DirectoryReader, EntryType, Errno, Error, Fd, Identity, Names, Open, Operation, TEMPORARY_PREFIX,
-    is_mount_root, open, stat, stat_at, stat_path,
+    DirectoryReader, EntryType, Errno, Error, Fd, Identity, NameArena, Open, Operation, TEMPORARY_PREFIX,
+    is_mount_root, open, stat, stat_at, stat_followed, stat_path,
 };
 
 use super::deleter::Surveyed;
@@ -25,20 +25,20 @@ use super::options::Options;
 const WINDOW_ENTRIES: usize = 1 << 16;
 
 /// The target's directory that belongs to one of the source.
-pub(super) struct Counterpart {
+pub(super) struct TargetCounterpart {
     held: Arc<DirHandle>,
     /// Name in it of the operand's counterpart, which may differ from the operand's.
     name: Option<CString>,
 }
 
-impl Counterpart {
+impl TargetCounterpart {
     /// Returns the place of the target itself.
     pub(super) fn of_operand(held: Arc<DirHandle>, name: CString) -> Self {
         Self { held, name: Some(name) }
     }
 }
 
-/// What a survey has found.
+/// Results of a survey.
 #[derive(Default)]
 pub(super) struct Found {
     /// The entries that only the target has, by directory. In place of the inode number from the
@@ -50,7 +50,7 @@ pub(super) struct Found {
     pub(super) source_is_empty: bool,
 }
 
-pub(super) struct Survey {
+pub(super) struct DeletionSurvey {
     options: Options,
     cancel: CancelToken,
     readers: Pool<DirectoryReader>,
@@ -60,7 +60,7 @@ pub(super) struct Survey {
 }
 
 /// A directory of both trees, opened.
-struct Pair<'a> {
+struct DirectoryPair<'a> {
     source: &'a Fd,
     target: &'a Fd,
     opened: &'a OpenDir<'a>,
@@ -71,12 +71,12 @@ struct Pair<'a> {
 #[derive(Default)]
 struct Extras {
     /// Those that the source doesn't have.
-    missing: Names,
+    missing: NameArena,
     /// Those that it has, and that are left out.
-    excluded: Names,
+    excluded: NameArena,
 }
 
-impl Survey {
+impl DeletionSurvey {
     pub(super) fn new(options: Options, cancel: CancelToken) -> Self {
         Self { options, cancel, readers: Pool::default(), found: Mutex::default(), seen: Mutex::default() }
     }
@@ -85,14 +85,14 @@ impl Survey {
         self.found.into_inner().unwrap_or_default()
     }
 
-    /// Opens the counterpart of a directory and records what only that has. `None` if there is no
-    /// counterpart, or if it is on another file system and left out.
+    /// Opens the counterpart of a directory and records the entries that only that has. `None` if
+    /// there is no counterpart, or if it is on another file system and left out.
     fn look(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Result<Option<Counterpart>, Problem> {
+    ) -> Result<Option<TargetCounterpart>, Problem> {
         let above = &entry.node.own;
         let name = above.name.as_deref().unwrap_or_else(|| entry.name());
         let path = above.held.path_of(name);
@@ -127,9 +127,9 @@ impl Survey {
             let is_copied = |index| self.is_copied(cx, (source, opened), &names, index);
             lock(&self.found).source_is_empty = !(0..names.len()).any(is_copied);
         }
-        let pair = Pair { source, target: &target, opened, path };
+        let pair = DirectoryPair { source, target: &target, opened, path };
         let Extras { missing, excluded } = self.extras(cx, &pair, &names)?;
-        let operand = |mut names: Names, source| {
+        let operand = |mut names: NameArena, source| {
             names.sort_by_inode();
             let own = Surveyed::under(opened.scope.filter(|_| !self.options.excluded).cloned(), source);
             (!names.is_empty()).then(|| Operand { place: Arc::clone(&held), names, own })
@@ -141,21 +141,21 @@ impl Survey {
         let source = (!missing.is_empty()).then(of_source);
         let operands = [operand(missing, source), operand(excluded, None)].into_iter().flatten();
         lock(&self.found).operands.extend(operands);
-        Ok(Some(Counterpart { held, name: None }))
+        Ok(Some(TargetCounterpart { held, name: None }))
     }
 
     fn is_copied(
         &self,
         cx: &Context<'_, Self>,
         (source, opened): (&Fd, &OpenDir<'_>),
-        names: &Names,
+        names: &NameArena,
         index: usize,
     ) -> bool {
         let (name, kind) = (names.name(index), names.entry(index).kind);
         let scope = opened.scope.map(Arc::as_ref);
         if kind == EntryType::Symlink
             && self.options.follows
-            && let Ok(stat) = stat_path(Some(source), name, true)
+            && let Ok(stat) = stat_followed(source, name)
         {
             let is_excluded = |scope| cx.selector().excludes(scope, name, stat.kind.into());
             return !scope.is_some_and(is_excluded) && cx.selector().admits(&stat);
@@ -165,7 +165,12 @@ impl Survey {
 
     /// Returns the entries of the target's directory that are to be deleted. `names` are those of
     /// the source's.
-    fn extras(&self, cx: &Context<'_, Self>, pair: &Pair<'_>, names: &Names) -> Result<Extras, Problem> {
+    fn extras(
+        &self,
+        cx: &Context<'_, Self>,
+        pair: &DirectoryPair<'_>,
+        names: &NameArena,
+    ) -> Result<Extras, Problem> {
         let cannot_list =
             |cause| Problem::new(DeleteKind::CannotList).naming(pair.path.as_slice()).because(cause);
         let known: HashMap<&CStr, usize> = (0..names.len()).map(|index| (names.name(index), index)).collect();
@@ -173,7 +178,7 @@ impl Survey {
         let mut is_listed = vec![false; names.len()];
         let mut reader = self.readers.take().unwrap_or_default();
         loop {
-            let mut window = Names::new();
+            let mut window = NameArena::new();
             let more = reader.read(pair.target, &mut window, WINDOW_ENTRIES).map_err(cannot_list)?;
             entries += window.len() as u64;
             for index in 0..window.len() {
@@ -208,7 +213,13 @@ impl Survey {
 
     /// True if a name that the source doesn't have is to be deleted. Temporary files belong to
     /// copies that are running, or are removed by the next one.
-    fn is_missing(&self, cx: &Context<'_, Self>, pair: &Pair<'_>, name: &CStr, kind: EntryType) -> bool {
+    fn is_missing(
+        &self,
+        cx: &Context<'_, Self>,
+        pair: &DirectoryPair<'_>,
+        name: &CStr,
+        kind: EntryType,
+    ) -> bool {
         let is_temporary = name.to_bytes().starts_with(TEMPORARY_PREFIX.as_bytes());
         let scope = pair.opened.scope.map(Arc::as_ref);
         !is_temporary && (self.options.excluded || cx.selector().selects(scope, pair.target, name, kind))
@@ -219,9 +230,9 @@ impl Survey {
     fn makes_way(
         &self,
         cx: &Context<'_, Self>,
-        pair: &Pair<'_>,
+        pair: &DirectoryPair<'_>,
         (name, kind): (&CStr, EntryType),
-        (names, at): (&Names, usize),
+        (names, at): (&NameArena, usize),
     ) -> bool {
         let is_directory = |directory, listed, follows: bool| match listed {
             EntryType::Directory => true,
@@ -242,13 +253,19 @@ impl Survey {
     }
 
     /// True if a name that both have is left out, and what is left out is deleted.
-    fn is_excluded(&self, cx: &Context<'_, Self>, pair: &Pair<'_>, names: &Names, at: usize) -> bool {
+    fn is_excluded(
+        &self,
+        cx: &Context<'_, Self>,
+        pair: &DirectoryPair<'_>,
+        names: &NameArena,
+        at: usize,
+    ) -> bool {
         let (name, kind) = (names.name(at), names.entry(at).kind);
         let by_name = || pair.opened.scope.is_some_and(|scope| cx.selector().excludes(scope, name, kind));
         self.options.excluded && by_name()
     }
 
-    fn record(&self, pair: &Pair<'_>, name: &CStr, extras: &mut Names) -> Result<(), Problem> {
+    fn record(&self, pair: &DirectoryPair<'_>, name: &CStr, extras: &mut NameArena) -> Result<(), Problem> {
         let failed = |cause| {
             let path = [pair.path.as_slice(), b"/", name.to_bytes()].concat();
             Problem::new(DeleteKind::CannotStat).naming(path).because(cause)
@@ -273,10 +290,10 @@ impl Survey {
 /// # Errors
 /// A name that is there although no entry seems to be it.
 fn without_aliases<'a>(
-    extras: Names,
+    extras: NameArena,
     target: &Fd,
     unlisted: impl Iterator<Item = &'a CStr>,
-) -> Result<Names, &'a CStr> {
+) -> Result<NameArena, &'a CStr> {
     let mut aliases = unlisted.filter_map(|name| Some((name, stat_at(target, name).ok()?))).peekable();
     if aliases.peek().is_none() {
         return Ok(extras);
@@ -295,7 +312,7 @@ fn without_aliases<'a>(
             return Err(name);
         }
     }
-    let mut others = Names::new();
+    let mut others = NameArena::new();
     for index in (0..extras.len()).filter(|index| !is_alias[*index]) {
         let entry = extras.entry(index);
         others.push(extras.name(index), entry.inode, entry.kind);
@@ -303,21 +320,21 @@ fn without_aliases<'a>(
     Ok(others)
 }
 
-/// True if opening a directory failed because there is none.
+/// True if opening a directory failed because it doesn't exist.
 fn is_other(cause: &Error) -> bool {
     cause.is(Errno::NOENT) || cause.is(Errno::NOTDIR) || cause.is(Errno::LOOP)
 }
 
 /// Lists a directory through a new descriptor: the given one holds the walk's offset.
-fn list(reader: &mut DirectoryReader, directory: &Fd) -> Result<Names, Error> {
-    let (fd, mut names) = (open(directory, c".", Open::DIRECTORY)?, Names::new());
+fn list(reader: &mut DirectoryReader, directory: &Fd) -> Result<NameArena, Error> {
+    let (fd, mut names) = (open(directory, c".", Open::DIRECTORY)?, NameArena::new());
     while reader.read(&fd, &mut names, usize::MAX)? {}
     fd.close()?;
     Ok(names)
 }
 
-impl Tool for Survey {
-    type Directory = Counterpart;
+impl Tool for DeletionSurvey {
+    type Directory = TargetCounterpart;
     type File = ();
 
     fn policy(&self) -> Policy {
@@ -338,7 +355,7 @@ impl Tool for Survey {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Counterpart> {
+    ) -> Enter<TargetCounterpart> {
         let device = |identity: Identity| identity.device;
         let crosses =
             || entry.node.stat.is_some_and(|above| device(above.identity) != device(opened.stat.identity));
@@ -384,7 +401,7 @@ mod tests {
         sandbox.script("touch NAME other listed Straße STRAßE; ln NAME name").unwrap();
         let directory = open_path(&c_string(sandbox.path().as_os_str().as_bytes()), Open::DIRECTORY).unwrap();
         let left = |names: &[&'static CStr]| {
-            let mut extras = Names::new();
+            let mut extras = NameArena::new();
             for name in [c"NAME", c"Straße", c"other"] {
                 let there = stat_at(&directory, name).unwrap();
                 extras.push(name, there.identity.inode, EntryType::Regular);

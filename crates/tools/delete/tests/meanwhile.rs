@@ -1,5 +1,5 @@
-//! What others do to the trees between the survey and the deletion: nothing is removed that the
-//! survey hasn't seen, or that the source has by then.
+//! Changes to the trees between the survey and the deletion: no entry is removed that the survey
+//! hasn't seen, or that the source has by then.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use haul_delete::{DeleteKind, DeleteRequest, Limit, Options};
-use haul_flow::{Alone, CancelToken, Config, Line, Problem, Report, Standard, Status, Tally};
+use haul_flow::{Alone, CancelToken, Config, OutputLine, Problem, Reporter, Standard, Status, Tally};
 use haul_testkit::Sandbox;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Reports {
     counted: Mutex<Tally>,
 }
 
-impl Report for Reports {
+impl Reporter for Reports {
     fn count(&self, more: Tally) {
         *self.counted.lock().unwrap() += more;
     }
@@ -28,7 +28,7 @@ impl Report for Reports {
         self.problems.lock().unwrap().push(problem);
     }
 
-    fn line(&self, _: Line) {}
+    fn line(&self, _: OutputLine) {}
     fn output(&self, _: Standard, _: &[u8]) {}
     fn debug(&self, _: &str) {}
 }
@@ -83,7 +83,7 @@ fn kinds(reports: &Reports) -> Vec<DeleteKind> {
 
 #[test]
 fn whatever_happens_meanwhile_nothing_outside_is_touched() {
-    // What is done, what stays of the target, and what is reported.
+    // The change, the remaining entries of the target, and the reports.
     let swap = |one: &str, other: &str| format!("mv {one} saved; mv {other} {one}; mv saved {other}");
     let link = |at: &str| format!("mv {at} moved; ln -s $PWD/outside {at}");
     let cases: &[(String, &[&str], &[DeleteKind])] = &[

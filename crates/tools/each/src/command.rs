@@ -13,14 +13,14 @@ use haul_flow::Problem;
 use super::script::Script;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum WordPart {
     Text(Vec<u8>),
-    Place(Place),
+    Place(PathPart),
 }
 
 /// The part of a path that a placeholder stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PathPart {
     Path,
     WithoutExtension,
     Name,
@@ -28,17 +28,17 @@ pub(super) enum Place {
     NameWithoutExtension,
 }
 
-pub(super) const PLACES: [(&[u8], Place); 5] = [
-    (b"{}", Place::Path),
-    (b"{.}", Place::WithoutExtension),
-    (b"{/}", Place::Name),
-    (b"{//}", Place::Directory),
-    (b"{/.}", Place::NameWithoutExtension),
+pub(super) const PLACES: [(&[u8], PathPart); 5] = [
+    (b"{}", PathPart::Path),
+    (b"{.}", PathPart::WithoutExtension),
+    (b"{/}", PathPart::Name),
+    (b"{//}", PathPart::Directory),
+    (b"{/.}", PathPart::NameWithoutExtension),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
-    Words(Vec<Vec<Part>>),
+pub(super) enum CommandTemplate {
+    Words(Vec<Vec<WordPart>>),
     Script(Script),
 }
 
@@ -48,12 +48,12 @@ pub(super) enum WithoutPlace {
     Leave,
 }
 
-impl Command {
+impl CommandTemplate {
     /// # Errors
     /// If a path can't be put into the script.
     pub(super) fn new(words: &[Vec<u8>], shell: bool, without_place: WithoutPlace) -> Result<Self, Problem> {
         let mut words = words.to_vec();
-        let has_place = |word: &Vec<u8>| parts(word).iter().any(|part| matches!(part, Part::Place(_)));
+        let has_place = |word: &Vec<u8>| parts(word).iter().any(|part| matches!(part, WordPart::Place(_)));
         if without_place == WithoutPlace::Append && !words.iter().any(has_place) {
             words.push(b"{}".to_vec());
         }
@@ -68,7 +68,7 @@ impl Command {
         match self {
             Self::Script(_) => Some(b"sh"),
             Self::Words(words) => match words.first()?.as_slice() {
-                [Part::Text(name)] => Some(name),
+                [WordPart::Text(name)] => Some(name),
                 _ => None,
             },
         }
@@ -86,22 +86,22 @@ impl Command {
 }
 
 /// Substitutes each path in a word, or returns the word once if it has no placeholder.
-fn for_each(word: &[Part], paths: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let has_place = word.iter().any(|part| matches!(part, Part::Place(_)));
+fn for_each(word: &[WordPart], paths: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let has_place = word.iter().any(|part| matches!(part, WordPart::Place(_)));
     let paths = if has_place { paths } else { &paths[..paths.len().min(1)] };
     paths.iter().map(|path| fill(word, |place| place.of(path))).collect()
 }
 
-fn fill(word: &[Part], of: impl Fn(Place) -> Vec<u8>) -> Vec<u8> {
+fn fill(word: &[WordPart], of: impl Fn(PathPart) -> Vec<u8>) -> Vec<u8> {
     let parts = word.iter().map(|part| match part {
-        Part::Text(text) => text.clone(),
-        Part::Place(place) => of(*place),
+        WordPart::Text(text) => text.clone(),
+        WordPart::Place(place) => of(*place),
     });
     parts.collect::<Vec<_>>().concat()
 }
 
-impl Place {
-    /// Returns what the placeholder stands for.
+impl PathPart {
+    /// Returns the text that the placeholder stands for.
     pub(super) fn of(self, path: &[u8]) -> Vec<u8> {
         let trimmed = match path.iter().rposition(|byte| *byte != b'/') {
             Some(last) => &path[..=last],
@@ -130,16 +130,16 @@ impl Place {
     }
 }
 
-fn parts(word: &[u8]) -> Vec<Part> {
+fn parts(word: &[u8]) -> Vec<WordPart> {
     let mut parts = Vec::new();
     let (mut text, mut rest) = (Vec::new(), word);
     while let Some(first) = rest.first() {
         match PLACES.iter().find(|(mark, _)| rest.starts_with(mark)) {
             Some((mark, place)) => {
                 if !text.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut text)));
+                    parts.push(WordPart::Text(std::mem::take(&mut text)));
                 }
-                parts.push(Part::Place(*place));
+                parts.push(WordPart::Place(*place));
                 rest = &rest[mark.len()..];
             }
             None => {
@@ -149,7 +149,7 @@ fn parts(word: &[u8]) -> Vec<Part> {
         }
     }
     if !text.is_empty() || parts.is_empty() {
-        parts.push(Part::Text(text));
+        parts.push(WordPart::Text(text));
     }
     parts
 }
@@ -182,7 +182,7 @@ mod tests {
     fn words(command: &[&str], shell: bool, paths: &[&str]) -> Vec<String> {
         let command: Vec<_> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
         let paths: Vec<_> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
-        let command = Command::new(&command, shell, WithoutPlace::Append).unwrap();
+        let command = CommandTemplate::new(&command, shell, WithoutPlace::Append).unwrap();
         command.for_paths(&paths).into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_shell_gets_one_script_with_the_path_in_a_variable() {
-        let told = words(&["wc", "-l <", "{}"], true, &["it's; rm -rf"]);
+        let result = words(&["wc", "-l <", "{}"], true, &["it's; rm -rf"]);
         let script = "haul_path1='it'\\''s; rm -rf'; wc -l < \"${haul_path1}\"";
-        assert_eq!(told, ["sh", "-c", script]);
+        assert_eq!(result, ["sh", "-c", script]);
         let batch = words(&["cat {} |", "sort", "-o x{/.}"], true, &["d/a b.c", "d"]);
         let script = "haul_path1='d/a b.c'; haul_name_stem1='a b'; \
                       cat \"${haul_path1}\" d | sort -o x\"${haul_name_stem1}\" d";

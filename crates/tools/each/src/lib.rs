@@ -25,24 +25,24 @@ use std::sync::{Arc, Mutex};
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Handled, Kind,
-    OpenDir, OpenSource, Plan, Policy, Probe, Problem, Report, Session, Start, Status, Tool, lock,
+    OpenDir, OpenSource, Plan, Policy, Probe, Problem, Reporter, Session, Start, Status, Tool, lock,
     processors,
 };
 use haul_patterns::GlobSet;
-use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_path};
+use haul_sys::{EntryType, Errno, Error, Fd, FileType, Operation, Stat, stat_at, stat_followed, stat_path};
 
 pub use kind::EachKind;
 pub use options::{Halt, Kinds, Options, Size};
 pub use running::Running;
 
-use command::{Command, WithoutPlace};
-use lines::Lines;
+use command::{CommandTemplate, WithoutPlace};
+use lines::FileLines;
 use results::{CommandResult, Results};
-use running::Ran;
+use running::RunResult;
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EachOutcome {
     /// Every command exited with status 0.
     Success,
     /// Some commands failed; they were listed.
@@ -63,8 +63,8 @@ pub fn run_by(
     options: &Options,
     config: &Config,
     running: &Arc<Running>,
-    report: &dyn Report,
-) -> Result<Outcome, Problem> {
+    report: &dyn Reporter,
+) -> Result<EachOutcome, Problem> {
     // Commands keep the processors busy by themselves.
     let config = Config { jobs: config.jobs.or_else(|| Some(processors())), ..config.clone() };
     let tool = Runner::new(options.clone(), roots.len() == 1, Arc::clone(running))?;
@@ -86,9 +86,9 @@ pub fn run_by(
     status = status.max(session.run(executor, &tool, Vec::new(), operands));
     let some_failed = tool.results.finish(report);
     Ok(match (status, some_failed) {
-        (Status::Failure, _) => Outcome::Trouble,
-        (Status::Success, true) => Outcome::SomeFailed,
-        (Status::Success, false) => Outcome::Success,
+        (Status::Failure, _) => EachOutcome::Trouble,
+        (Status::Success, true) => EachOutcome::SomeFailed,
+        (Status::Success, false) => EachOutcome::Success,
     })
 }
 
@@ -114,7 +114,7 @@ fn find(program: &[u8]) -> Result<(), Problem> {
 /// A run of commands, as the framework drives it.
 pub struct Runner {
     options: Options,
-    command: Command,
+    command: CommandTemplate,
     names: GlobSet,
     one_root: bool,
     running: Arc<Running>,
@@ -140,7 +140,7 @@ impl Runner {
             (CancelToken::default(), Arc::clone(&running), options.halt == Halt::Now);
         cancel.on_cancel(move || commands.halt(is_now));
         Ok(Self {
-            command: Command::new(&options.command, options.shell, without_place)?,
+            command: CommandTemplate::new(&options.command, options.shell, without_place)?,
             names,
             options,
             one_root,
@@ -176,7 +176,7 @@ impl Runner {
         }
         let looked = cx.cache().open(&entry.node.source).and_then(|directory| {
             if kind != EntryType::Symlink && self.follow(entry) {
-                stat_path(Some(&*directory), entry.name(), true)
+                stat_followed(&*directory, entry.name())
             } else {
                 stat_at(&*directory, entry.name())
             }
@@ -216,7 +216,7 @@ impl Runner {
         let mut paths: Vec<_> = batch.iter().map(Entry::path).collect();
         let Some(last) = batch.last() else { return };
         match self.run(cx, &paths, None) {
-            Ran::Ended(mut result) => {
+            RunResult::Ended(mut result) => {
                 if result.failures.is_empty() {
                     batch.iter().for_each(|entry| Self::count(cx, entry));
                 } else {
@@ -225,8 +225,8 @@ impl Runner {
                 }
                 cx.emit(last, result.pack());
             }
-            Ran::Nothing => {}
-            Ran::TooLong => {
+            RunResult::Nothing => {}
+            RunResult::TooLong => {
                 let (first, second) = batch.split_at(batch.len() / 2);
                 self.run_for(cx, first);
                 self.run_for(cx, second);
@@ -302,7 +302,7 @@ impl Tool for Runner {
             return Start::Done;
         };
         let alone = self.one_root && entry.is_operand() && !self.options.sorted;
-        Lines::begin(cx, entry.clone(), Arc::clone(opened.source), block_bytes, alone);
+        FileLines::begin(cx, entry.clone(), Arc::clone(opened.source), block_bytes, alone);
         Start::Deferred
     }
 
@@ -329,7 +329,7 @@ impl Distributed for Runner {
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
-        // A rank can't tell if there are other files.
+        // A rank doesn't know if there are other files.
         Self::new(postcard::from_bytes(init_message).ok()?, false, Arc::default()).ok()
     }
 

@@ -12,13 +12,13 @@ use haul_sys::{Error, Fd, read_all};
 use super::EachKind;
 use super::Runner;
 use super::results::CommandResult;
-use super::running::Ran;
+use super::running::RunResult;
 
 const STEP_BYTES: usize = 1 << 20;
 /// Minimum size of a read that looks for a line end after a block, in bytes.
 const STEP_BYTES_MIN: usize = 4 << 10;
 
-pub(super) struct Lines {
+pub(super) struct FileLines {
     entry: Entry<Runner>,
     source: Mutex<Option<Arc<Fd>>>,
     block_bytes: u64,
@@ -29,7 +29,7 @@ pub(super) struct Lines {
     has_failed: AtomicBool,
 }
 
-impl Lines {
+impl FileLines {
     /// Starts feeding an open file. `alone` means that there is no other file, so output need not
     /// wait for the end.
     pub(super) fn begin(
@@ -94,9 +94,9 @@ fn append(source: &Fd, position: u64, bytes: &mut Vec<u8>, step: usize) -> Resul
     Ok(read == step)
 }
 
-impl Stages<Runner> for Lines {
+impl Stages<Runner> for FileLines {
     type Piece = Vec<u8>;
-    type Made = CommandResult;
+    type Output = CommandResult;
 
     fn next(&self, cx: &Context<'_, Runner>) -> Option<Vec<u8>> {
         if cx.tool().running.is_stopped() {
@@ -123,13 +123,13 @@ impl Stages<Runner> for Lines {
         let ran = cx.tool().run(cx, &[self.entry.path()], Some(&block));
         cx.count(Tally { bytes: block.len() as u64, ..Tally::default() });
         match ran {
-            Ran::Ended(result) => {
+            RunResult::Ended(result) => {
                 if !result.failures.is_empty() {
                     self.fail();
                 }
                 result
             }
-            Ran::Nothing | Ran::TooLong => {
+            RunResult::Nothing | RunResult::TooLong => {
                 self.fail();
                 CommandResult::default()
             }

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use haul_flow::{Problem, Report, Standard, lock};
-use haul_sys::Ended;
+use haul_flow::{Problem, Reporter, Standard, lock};
+use haul_sys::ChildOutput;
 use serde::{Deserialize, Serialize};
 
 use super::EachKind;
@@ -12,13 +12,13 @@ use super::EachKind;
 const LISTED_MAX: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Failure {
+pub(super) enum CommandFailure {
     Status(i32),
     Signal(i32),
     NotStarted,
 }
 
-impl Failure {
+impl CommandFailure {
     fn problem(self, path: &[u8]) -> Problem {
         let problem = |kind: EachKind| Problem::new(kind).naming(path);
         match self {
@@ -35,7 +35,7 @@ pub(super) struct CommandResult {
     pub(super) output: Vec<u8>,
     pub(super) errors: Vec<u8>,
     pub(super) commands: u64,
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<CommandFailure>,
     /// Paths of a failed command's files, except the one that the result belongs to.
     pub(super) others: Vec<Vec<u8>>,
 }
@@ -44,23 +44,23 @@ pub(super) struct CommandResult {
 #[derive(Serialize, Deserialize)]
 struct Head {
     commands: u64,
-    failures: Vec<Failure>,
+    failures: Vec<CommandFailure>,
     others: Vec<Vec<u8>>,
     output_bytes: usize,
 }
 
 impl CommandResult {
-    pub(super) fn of(ended: Ended) -> Self {
+    pub(super) fn of(ended: ChildOutput) -> Self {
         let failures = match ended.code() {
             Ok(0) => Vec::new(),
-            Ok(status) => vec![Failure::Status(status)],
-            Err(signal) => vec![Failure::Signal(signal)],
+            Ok(status) => vec![CommandFailure::Status(status)],
+            Err(signal) => vec![CommandFailure::Signal(signal)],
         };
         Self { output: ended.output, errors: ended.errors, commands: 1, failures, ..Self::default() }
     }
 
     pub(super) fn not_started() -> Self {
-        Self { commands: 1, failures: vec![Failure::NotStarted], ..Self::default() }
+        Self { commands: 1, failures: vec![CommandFailure::NotStarted], ..Self::default() }
     }
 
     pub(super) fn append(&mut self, more: Self) {
@@ -98,13 +98,13 @@ struct Kept {
     waiting: Vec<(Vec<u8>, CommandResult)>,
     commands: u64,
     failed: u64,
-    listed: Vec<(Vec<u8>, Failure)>,
+    listed: Vec<(Vec<u8>, CommandFailure)>,
 }
 
 impl Results {
     /// Adds the result for a path. Failures are recorded, and output that is not sorted is emitted,
     /// at once.
-    pub(super) fn take(&self, path: Vec<u8>, mut result: CommandResult, sorted: bool, report: &dyn Report) {
+    pub(super) fn take(&self, path: Vec<u8>, mut result: CommandResult, sorted: bool, report: &dyn Reporter) {
         let mut kept = lock(&self.0);
         kept.commands += result.commands;
         let others = std::mem::take(&mut result.others);
@@ -123,8 +123,8 @@ impl Results {
         }
     }
 
-    /// Emits what is waiting and lists the failures. Returns true if there are any.
-    pub(super) fn finish(&self, report: &dyn Report) -> bool {
+    /// Emits the waiting results and lists the failures. Returns true if there are any.
+    pub(super) fn finish(&self, report: &dyn Reporter) -> bool {
         let mut kept = lock(&self.0);
         // A stable sort keeps the pieces of a file in order.
         kept.waiting.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
@@ -132,16 +132,16 @@ impl Results {
         if kept.failed == 0 {
             return false;
         }
-        let tell = |problem: Problem| report.problem(problem.as_warning());
+        let warn = |problem: Problem| report.problem(problem.as_warning());
         let number = |number: u64| number.to_string().into_bytes();
-        tell(Problem::new(EachKind::Summary).naming(number(kept.failed)).naming(number(kept.commands)));
+        warn(Problem::new(EachKind::Summary).naming(number(kept.failed)).naming(number(kept.commands)));
         kept.listed.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
         let unlisted = kept.failed - kept.listed.len() as u64;
         for (path, failure) in kept.listed.drain(..) {
-            tell(failure.problem(&path));
+            warn(failure.problem(&path));
         }
         if unlisted > 0 {
-            tell(Problem::new(EachKind::More).naming(number(unlisted)));
+            warn(Problem::new(EachKind::More).naming(number(unlisted)));
         }
         true
     }
@@ -152,7 +152,7 @@ fn order(path: &[u8]) -> impl Iterator<Item = u8> {
     path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte })
 }
 
-fn pass_on(result: &CommandResult, report: &dyn Report) {
+fn pass_on(result: &CommandResult, report: &dyn Reporter) {
     for (stream, bytes) in [(Standard::Output, &result.output), (Standard::Error, &result.errors)] {
         if !bytes.is_empty() {
             report.output(stream, bytes);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_result_arrives_as_it_was_sent() {
-        let failures = vec![Failure::Status(3), Failure::Signal(9), Failure::NotStarted];
+        let failures = vec![CommandFailure::Status(3), CommandFailure::Signal(9), CommandFailure::NotStarted];
         let result = CommandResult {
             output: b"out".to_vec(),
             errors: vec![0; 300],

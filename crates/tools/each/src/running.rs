@@ -13,7 +13,7 @@ use super::command::quoted;
 use super::options::Halt;
 use super::results::CommandResult;
 
-pub(super) enum Ran {
+pub(super) enum RunResult {
     /// It ended; or it failed to start, which was reported, and others may still run.
     Ended(CommandResult),
     /// It was not run because the run is stopping, or it was lost. Reported if necessary.
@@ -96,19 +96,19 @@ impl Runner {
     }
 
     /// Runs the command for some paths. Messages name the first.
-    pub(super) fn run(&self, cx: &Context<'_, Self>, paths: &[Vec<u8>], input: Option<&[u8]>) -> Ran {
+    pub(super) fn run(&self, cx: &Context<'_, Self>, paths: &[Vec<u8>], input: Option<&[u8]>) -> RunResult {
         if self.running.is_stopped() {
-            return Ran::Nothing;
+            return RunResult::Nothing;
         }
         let words = self.command.for_paths(paths);
         if self.options.dry_run {
             let words: Vec<_> = words.iter().map(|word| quoted(word.as_encoded_bytes())).collect();
             let output = [words.join(&b' ').as_slice(), b"\n"].concat();
-            return Ran::Ended(CommandResult { output, ..CommandResult::default() });
+            return RunResult::Ended(CommandResult { output, ..CommandResult::default() });
         }
         let started = match Started::begin(&words, input.is_some()) {
             Ok(started) => started,
-            Err(cause) if cause.is(Errno::TOOBIG) && paths.len() > 1 => return Ran::TooLong,
+            Err(cause) if cause.is(Errno::TOOBIG) && paths.len() > 1 => return RunResult::TooLong,
             Err(cause) => {
                 let program = words.first().map(|word| word.as_encoded_bytes().to_vec());
                 return self.not_started(cx, program.unwrap_or_default(), paths, cause);
@@ -121,12 +121,12 @@ impl Runner {
             Ok(ended) => {
                 let result = CommandResult::of(ended);
                 self.halt_after(&result);
-                Ran::Ended(result)
+                RunResult::Ended(result)
             }
             Err(cause) => {
                 let path = paths.first().cloned().unwrap_or_default();
                 cx.problem(Problem::new(EachKind::CommandLost).naming(path).because(cause));
-                Ran::Nothing
+                RunResult::Nothing
             }
         }
     }
@@ -140,14 +140,20 @@ impl Runner {
 
     /// Handles a command that failed to start. If the program itself is at fault, no other command
     /// can start either: reports the first and stops. Otherwise counts this one as failed.
-    fn not_started(&self, cx: &Context<'_, Self>, program: Vec<u8>, paths: &[Vec<u8>], cause: Error) -> Ran {
+    fn not_started(
+        &self,
+        cx: &Context<'_, Self>,
+        program: Vec<u8>,
+        paths: &[Vec<u8>],
+        cause: Error,
+    ) -> RunResult {
         let is_the_programs = matches!(cause.errno(), Errno::NOENT | Errno::ACCESS | Errno::NOEXEC);
         if is_the_programs && self.command.program().is_some() {
             if self.running.stop() {
                 cx.problem(Problem::new(EachKind::CannotRun).naming(program).because(cause));
                 cx.problem(Problem::new(EachKind::OthersNotRun).as_warning());
             }
-            return Ran::Nothing;
+            return RunResult::Nothing;
         }
         let path = paths.first().cloned().unwrap_or_default();
         let problem = if program == path {
@@ -158,6 +164,6 @@ impl Runner {
         cx.problem(problem.because(cause));
         let result = CommandResult::not_started();
         self.halt_after(&result);
-        Ran::Ended(result)
+        RunResult::Ended(result)
     }
 }

@@ -11,20 +11,20 @@
 //! ```
 //!
 //! For that the script is scanned once for its quotes. This is not the shell's whole grammar; a
-//! placeholder where it cannot tell is refused.
+//! placeholder in an ambiguous place is refused.
 
 use haul_flow::Problem;
 
 use super::EachKind;
-use super::command::{PLACES, Place, is_plain, quoted};
+use super::command::{PLACES, PathPart, is_plain, quoted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Script(Vec<Piece>);
+pub(super) struct Script(Vec<ScriptPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum ScriptPart {
     Text(Vec<u8>),
-    Place(Place, Quotes),
+    Place(PathPart, Quotes),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl Script {
                     let quotes = scanner.placeholder().map_err(|here| {
                         Problem::new(EachKind::CannotSubstitute).naming(*mark).naming(here)
                     })?;
-                    pieces.push(Piece::Text(std::mem::take(&mut text)));
-                    pieces.push(Piece::Place(*place, quotes));
+                    pieces.push(ScriptPart::Text(std::mem::take(&mut text)));
+                    pieces.push(ScriptPart::Place(*place, quotes));
                     at += mark.len();
                 }
                 None => {
@@ -61,7 +61,7 @@ impl Script {
                 }
             }
         }
-        pieces.push(Piece::Text(text));
+        pieces.push(ScriptPart::Text(text));
         Ok(Self(pieces))
     }
 
@@ -70,11 +70,11 @@ impl Script {
         let (mut variables, mut text, mut assigned) = (Vec::new(), Vec::new(), Vec::new());
         for piece in &self.0 {
             let (place, quotes) = match piece {
-                Piece::Text(piece) => {
+                ScriptPart::Text(piece) => {
                     text.extend_from_slice(piece);
                     continue;
                 }
-                Piece::Place(place, quotes) => (*place, *quotes),
+                ScriptPart::Place(place, quotes) => (*place, *quotes),
             };
             let is_new = !assigned.contains(&place);
             let mut words = Vec::with_capacity(paths.len());
@@ -98,13 +98,13 @@ impl Script {
     }
 }
 
-fn name(place: Place) -> &'static str {
+fn name(place: PathPart) -> &'static str {
     match place {
-        Place::Path => "path",
-        Place::WithoutExtension => "path_stem",
-        Place::Name => "name",
-        Place::Directory => "directory",
-        Place::NameWithoutExtension => "name_stem",
+        PathPart::Path => "path",
+        PathPart::WithoutExtension => "path_stem",
+        PathPart::Name => "name",
+        PathPart::Directory => "directory",
+        PathPart::NameWithoutExtension => "name_stem",
     }
 }
 
@@ -118,7 +118,7 @@ impl Quotes {
         text.into_bytes()
     }
 
-    /// Returns what separates two words.
+    /// Returns the separator of two words.
     fn between(self) -> &'static [u8] {
         match self {
             Self::Unquoted | Self::Comment => b" ",
@@ -128,9 +128,9 @@ impl Quotes {
     }
 }
 
-/// What ends a part of a script that has its own quotes.
+/// The end of a part of a script that has its own quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum PartEnd {
     /// The closing parenthesis of `$(`, when this many are open with it.
     Parenthesis(usize),
     /// The second closing parenthesis of `$((`, likewise.
@@ -145,7 +145,7 @@ enum End {
 struct Scanner {
     quotes: Quotes,
     /// Substitutions that are open, with the quotes around each.
-    open: Vec<(End, Quotes)>,
+    open: Vec<(PartEnd, Quotes)>,
     /// True if the last byte was a backslash that quotes the next.
     is_escaped: bool,
     last: Option<u8>,
@@ -169,9 +169,9 @@ impl Scanner {
             _ if self.is_escaped => return Err("after a backslash"),
             _ if is_code && self.last == Some(b'$') => return Err("after a dollar sign"),
             // Some shells run substitutions in the values of variables there.
-            Some((End::Arithmetic(_), _)) => return Err("in an arithmetic expansion"),
+            Some((PartEnd::Arithmetic(_), _)) => return Err("in an arithmetic expansion"),
             // Quotes may be escaped there.
-            _ if self.is_in_double(|end| end == End::Backquote) => {
+            _ if self.is_in_double(|end| end == PartEnd::Backquote) => {
                 return Err("in backquotes in double quotes");
             }
             _ => {}
@@ -180,7 +180,7 @@ impl Scanner {
         Ok(self.quotes)
     }
 
-    /// Takes the first byte of the rest of a script.
+    /// Consumes the first byte of the rest of a script.
     fn step(&mut self, rest: &[u8]) {
         let Some(byte) = rest.first().copied() else { return };
         let last = self.last.replace(byte);
@@ -209,15 +209,15 @@ impl Scanner {
     }
 
     fn in_double(&mut self, byte: u8, rest: &[u8]) {
-        let is_in_braces = self.open.last().is_some_and(|(end, _)| *end == End::Brace);
+        let is_in_braces = self.open.last().is_some_and(|(end, _)| *end == PartEnd::Brace);
         match byte {
             b'\\' => self.is_escaped = true,
-            // Shells disagree on what is quoted then.
+            // Shells disagree on the quoting then.
             b'"' | b'\'' if is_in_braces => self.lost = Some("after quotes in ${...} in double quotes"),
             b'"' => self.quotes = Quotes::Unquoted,
             b'}' if is_in_braces => self.close(),
             b'`' => self.backquote(),
-            b'$' if rest.starts_with(b"${") => self.open.push((End::Brace, self.quotes)),
+            b'$' if rest.starts_with(b"${") => self.open.push((PartEnd::Brace, self.quotes)),
             b'$' => self.substitution(rest),
             _ => {}
         }
@@ -225,7 +225,7 @@ impl Scanner {
 
     fn in_code(&mut self, byte: u8, rest: &[u8], last: Option<u8>) {
         let begins_word = last.is_none_or(|last| b" \t\n;&|()<>`".contains(&last));
-        let is_arithmetic = matches!(self.open.last(), Some((End::Arithmetic(_), _)));
+        let is_arithmetic = matches!(self.open.last(), Some((PartEnd::Arithmetic(_), _)));
         let is_case = begins_word && begins_case(rest) && self.is_in_double(|_| true);
         match (byte, self.open.last_mut()) {
             (b'\\', _) => self.is_escaped = true,
@@ -236,9 +236,9 @@ impl Scanner {
             (b'\n', _) => self.line_end(),
             (b'#', _) if begins_word && !is_arithmetic => self.quotes = Quotes::Comment,
             (b'<', _) if rest.starts_with(b"<<") && !is_arithmetic => self.expects_document = true,
-            (b'(', Some((End::Parenthesis(depth) | End::Arithmetic(depth), _))) => *depth += 1,
-            (b')', Some((End::Parenthesis(0 | 1) | End::Arithmetic(0 | 1), _))) => self.close(),
-            (b')', Some((End::Parenthesis(depth) | End::Arithmetic(depth), _))) => *depth -= 1,
+            (b'(', Some((PartEnd::Parenthesis(depth) | PartEnd::Arithmetic(depth), _))) => *depth += 1,
+            (b')', Some((PartEnd::Parenthesis(0 | 1) | PartEnd::Arithmetic(0 | 1), _))) => self.close(),
+            (b')', Some((PartEnd::Parenthesis(depth) | PartEnd::Arithmetic(depth), _))) => *depth -= 1,
             // The parentheses of its patterns have no beginning.
             _ if is_case => {
                 self.lost = Some("after 'case' in a substitution in double quotes");
@@ -248,7 +248,7 @@ impl Scanner {
     }
 
     /// True if a substitution of one of these kinds is open in double quotes.
-    fn is_in_double(&self, kinds: impl Fn(End) -> bool) -> bool {
+    fn is_in_double(&self, kinds: impl Fn(PartEnd) -> bool) -> bool {
         self.open.iter().any(|(end, quotes)| *quotes == Quotes::Double && kinds(*end))
     }
 
@@ -258,12 +258,12 @@ impl Scanner {
         }
     }
 
-    /// Opens what begins with a dollar sign, if anything does.
+    /// Opens an expansion that begins with a dollar sign, if there is one.
     fn substitution(&mut self, rest: &[u8]) {
         let end = if rest.starts_with(b"$((") {
-            End::Arithmetic(0)
+            PartEnd::Arithmetic(0)
         } else if rest.starts_with(b"$(") {
-            End::Parenthesis(0)
+            PartEnd::Parenthesis(0)
         } else {
             return;
         };
@@ -273,13 +273,13 @@ impl Scanner {
     }
 
     fn backquote(&mut self) {
-        match self.open.iter().rposition(|(end, _)| *end == End::Backquote) {
+        match self.open.iter().rposition(|(end, _)| *end == PartEnd::Backquote) {
             Some(at) => {
                 self.open.truncate(at + 1);
                 self.close();
             }
             None => {
-                self.open.push((End::Backquote, self.quotes));
+                self.open.push((PartEnd::Backquote, self.quotes));
                 self.quotes = Quotes::Unquoted;
             }
         }

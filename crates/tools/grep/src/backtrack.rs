@@ -16,7 +16,7 @@ use std::ops::Range;
 use regex_automata::util::look::{Look, LookMatcher};
 use regex_syntax::hir::Class;
 
-use super::program::{Program, Step};
+use super::program::{Instruction, PatternProgram};
 use super::word_chars::WordChars;
 use haul_patterns::bracket::Alphabet;
 use haul_patterns::case;
@@ -142,7 +142,7 @@ impl<'a> Backtracker<'a> {
     /// Finds the leftmost match at or after `from`; the longest of these if `longest`, else any.
     pub(super) fn find(
         &mut self,
-        programs: &[Program],
+        programs: &[PatternProgram],
         from: usize,
         longest: bool,
     ) -> Result<Option<Range<usize>>, Exhausted> {
@@ -177,7 +177,7 @@ impl<'a> Backtracker<'a> {
     /// Returns the end of the longest match that begins at `start`; of any match unless `longest`.
     fn last_end(
         &mut self,
-        program: &Program,
+        program: &PatternProgram,
         start: usize,
         longest: bool,
     ) -> Result<Option<usize>, Exhausted> {
@@ -214,8 +214,8 @@ impl<'a> Backtracker<'a> {
     }
 
     /// Moves a state to an instruction that follows its current one.
-    fn enter(&self, program: &Program, state: &mut [u32], step: usize) {
-        if let Step::Loop { counter, out, .. } = program.steps[state[STEP] as usize]
+    fn enter(&self, program: &PatternProgram, state: &mut [u32], step: usize) {
+        if let Instruction::Loop { counter, out, .. } = program.steps[state[STEP] as usize]
             && step == out
         {
             // A counter is meaningless outside its loop; zeroing it merges equal states.
@@ -226,7 +226,7 @@ impl<'a> Backtracker<'a> {
 
     /// Follows one path until it fails or matches. Pushes alternatives for later. Returns the end
     /// of the match.
-    fn run(&mut self, program: &Program, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
+    fn run(&mut self, program: &PatternProgram, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
         loop {
             self.steps += 1;
             if self.steps > STEPS_MAX {
@@ -235,27 +235,27 @@ impl<'a> Backtracker<'a> {
             let (step, at) = (state[STEP] as usize, self.base + state[PLACE] as usize);
             let mut next = step + 1;
             let after = match &program.steps[step] {
-                Step::Match => return Ok(Some(at)),
-                node @ (Step::Set(_) | Step::Byte(_)) => self.one(node, at),
-                Step::Look(look) => self.places.matches(*look, self.text, at).then_some(at),
-                Step::Jump(to) => {
+                Instruction::Match => return Ok(Some(at)),
+                node @ (Instruction::Set(_) | Instruction::Byte(_)) => self.one(node, at),
+                Instruction::Look(look) => self.places.matches(*look, self.text, at).then_some(at),
+                Instruction::Jump(to) => {
                     next = *to;
                     Some(at)
                 }
-                Step::Open(slot) => {
+                Instruction::Open(slot) => {
                     state[SLOTS + 2 * slot] = state[PLACE];
                     state[SLOTS + 2 * slot + 1] = NONE;
                     Some(at)
                 }
-                Step::Close(slot) => {
+                Instruction::Close(slot) => {
                     state[SLOTS + 2 * slot + 1] = state[PLACE];
                     Some(at)
                 }
-                Step::Back(slot) => match (state[SLOTS + 2 * slot], state[SLOTS + 2 * slot + 1]) {
+                Instruction::Back(slot) => match (state[SLOTS + 2 * slot], state[SLOTS + 2 * slot + 1]) {
                     (_, NONE) => None,
                     (start, end) => self.again(self.base + start as usize..self.base + end as usize, at),
                 },
-                Step::Split(_) | Step::Branch(_) | Step::Loop { .. } => {
+                Instruction::Split(_) | Instruction::Branch(_) | Instruction::Loop { .. } => {
                     match self.part_ways(program, state)? {
                         Some(first) => {
                             next = first;
@@ -272,14 +272,14 @@ impl<'a> Backtracker<'a> {
     }
 
     /// Branches: returns the first path unless this state was seen before, and pushes the others.
-    fn part_ways(&mut self, program: &Program, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
+    fn part_ways(&mut self, program: &PatternProgram, state: &mut [u32]) -> Result<Option<usize>, Exhausted> {
         let step = state[STEP] as usize;
-        // What is never read again must not keep states apart.
+        // Slots that are never read again must not distinguish states.
         for slot in (0..program.slots).filter(|slot| program.live[step] & (1 << slot) == 0) {
             state[SLOTS + 2 * slot..][..2].fill(NONE);
         }
         let mut is_counted = false;
-        if let Step::Loop { counter, least, most, out } = program.steps[step] {
+        if let Instruction::Loop { counter, least, most, out } = program.steps[step] {
             let count = &mut state[SLOTS + 2 * program.slots + counter];
             if most.is_some_and(|most| *count >= most) {
                 return Ok(Some(out));
@@ -293,17 +293,17 @@ impl<'a> Backtracker<'a> {
         }
         let Some(index) = self.remembered.insert(state)? else { return Ok(None) };
         match &program.steps[step] {
-            Step::Branch(ways) => {
+            Instruction::Branch(ways) => {
                 let Some((first, others)) = ways.split_first() else { return Ok(None) };
                 self.left.extend(others.iter().rev().map(|way| (*way, index)));
                 Ok(Some(*first))
             }
-            Step::Loop { counter, out, .. } => {
+            Instruction::Loop { counter, out, .. } => {
                 self.left.push((*out, index));
                 state[SLOTS + 2 * program.slots + counter] += u32::from(is_counted);
                 Ok(Some(step + 1))
             }
-            Step::Split(out) => {
+            Instruction::Split(out) => {
                 self.left.push((*out, index));
                 Ok(Some(step + 1))
             }
@@ -312,17 +312,17 @@ impl<'a> Backtracker<'a> {
     }
 
     /// Consumes one character and returns the position after it.
-    fn one(&self, step: &Step, at: usize) -> Option<usize> {
+    fn one(&self, step: &Instruction, at: usize) -> Option<usize> {
         let (first, length) = self.alphabet.first(&self.text[at..self.end])?;
         let is_in = match (step, first) {
-            (Step::Set(Class::Unicode(set)), Ok(character)) => {
+            (Instruction::Set(Class::Unicode(set)), Ok(character)) => {
                 let after = set.ranges().partition_point(|range| range.end() < character);
                 set.ranges().get(after).is_some_and(|range| range.start() <= character)
             }
-            (Step::Set(Class::Bytes(set)), _) => {
+            (Instruction::Set(Class::Bytes(set)), _) => {
                 set.iter().any(|range| (range.start()..=range.end()).contains(&self.text[at]))
             }
-            (Step::Byte(byte), _) if self.text[at] == *byte => return Some(at + 1),
+            (Instruction::Byte(byte), _) if self.text[at] == *byte => return Some(at + 1),
             _ => false,
         };
         is_in.then_some(at + length)

@@ -5,12 +5,12 @@
 //! whatever our read size. From there on NULs also end lines, and only the existence of selected
 //! lines matters.
 
-use super::find::{Question, Selection};
+use super::find::{Question, SelectedLines};
 use super::matcher::{Matcher, Scratch};
 use super::options::{Binary, GrepOptions, Show};
-use super::page::{JUDGED_BYTES, Page, Piece, Printer};
+use super::page::{JUDGED_BYTES, Page, Printer, TextPiece};
 
-pub(super) struct Search {
+pub(super) struct GrepSearch {
     pub(super) options: GrepOptions,
     pub(super) matcher: Matcher,
 }
@@ -33,9 +33,9 @@ pub(super) struct Window<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Examined {
     text_end: usize,
-    text: Selection,
+    text: SelectedLines,
     /// Selection in the binary part, if there is one.
-    binary: Option<Selection>,
+    binary: Option<SelectedLines>,
 }
 
 impl Examined {
@@ -44,7 +44,7 @@ impl Examined {
     }
 }
 
-impl Search {
+impl GrepSearch {
     pub(super) fn terminator(&self) -> u8 {
         if self.options.query.null_data { 0 } else { b'\n' }
     }
@@ -86,7 +86,7 @@ impl Search {
         let counts = self.options.show == Show::Count;
         let limit = if counts || self.options.goes_nowhere { question.limit } else { 1 };
         let binary = if self.options.binary == Binary::WithoutMatch {
-            Selection::default()
+            SelectedLines::default()
         } else {
             let places = self.options.shows_context() || self.options.notes_end();
             let question = Question { places, numbers: false, limit, ..question };
@@ -105,7 +105,7 @@ impl Search {
         if self.options.binary == Binary::Text || self.options.query.null_data {
             return None;
         }
-        // That NUL is in an earlier buffer: all of these lines are in the binary part.
+        // The NUL is in an earlier buffer, so all of these lines are in the binary part.
         if memchr::memchr(0, &bytes[..own]).is_some() {
             return Some(0);
         }
@@ -124,7 +124,7 @@ impl Search {
         &self,
         scratch: &mut Scratch,
         page: &mut Page,
-        (piece, found): (Piece<'_>, &Examined),
+        (piece, found): (TextPiece<'_>, &Examined),
         name: impl FnOnce() -> Vec<u8>,
     ) {
         // Most files select nothing, and building a path takes time.
@@ -133,7 +133,7 @@ impl Search {
         }
         let mut printer = Printer { options: &self.options, matcher: &self.matcher, scratch };
         let (text, rest) = piece.text.split_at(found.text_end);
-        let text = Piece { text, offset: piece.offset };
+        let text = TextPiece { text, offset: piece.offset };
         if page.binary {
             printer.take_binary(page, text, &found.text)
         } else {
@@ -146,7 +146,7 @@ impl Search {
             }
             printer.take_binary(
                 page,
-                Piece { text: &lines, offset: piece.offset + text.text.len() as u64 },
+                TextPiece { text: &lines, offset: piece.offset + text.text.len() as u64 },
                 binary,
             );
         }
@@ -174,7 +174,7 @@ fn zap(text: &[u8], lines: &mut Vec<u8>) {
 
 /// A file's content, arriving block by block.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct ContentStream {
     pub(super) page: Page,
     /// Bytes read but not yet searched.
     rest: Vec<u8>,
@@ -182,7 +182,7 @@ pub(super) struct Stream {
     offset: u64,
 }
 
-/// How far the bytes that have arrived can be searched.
+/// End of the received bytes that can be searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// Complete lines within whole GNU buffers.
@@ -193,7 +193,7 @@ pub(super) enum Until {
     End,
 }
 
-impl Stream {
+impl ContentStream {
     pub(super) fn new(page: Page) -> Self {
         Self { page, ..Self::default() }
     }
@@ -206,7 +206,7 @@ impl Stream {
     /// Adds the next bytes of a file. Calls `name` only if the file's name is needed.
     pub(super) fn feed(
         &mut self,
-        search: &Search,
+        search: &GrepSearch,
         scratch: &mut Scratch,
         (bytes, until): (&[u8], Until),
         name: impl FnOnce() -> Vec<u8>,
@@ -235,7 +235,7 @@ impl Stream {
     /// Searches as much of a text as `until` allows. Returns the number of bytes searched.
     fn search(
         &mut self,
-        search: &Search,
+        search: &GrepSearch,
         scratch: &mut Scratch,
         (text, until): (&[u8], Until),
         name: impl FnOnce() -> Vec<u8>,
@@ -255,7 +255,7 @@ impl Stream {
         };
         let whole = until == Until::LineEnd;
         let found = search.examine(scratch, Window { bytes, own: 0, lines_end, offset: self.offset, whole });
-        let piece = Piece { text: &bytes[..lines_end], offset: self.offset };
+        let piece = TextPiece { text: &bytes[..lines_end], offset: self.offset };
         search.show(scratch, &mut self.page, (piece, &found), name);
         self.offset += lines_end as u64;
         lines_end

@@ -21,7 +21,7 @@ pub struct Rule {
 /// Compiled rules. Names without wildcards go to a hash table, so long lists cost no more than
 /// short ones.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
+pub(super) struct NameRules {
     /// Literal names, each with its last rule: index, and true for an include.
     names: HashMap<Vec<u8>, (usize, bool)>,
     /// Patterns with their rule indices.
@@ -30,7 +30,7 @@ pub(super) struct Rules {
     first: Option<bool>,
 }
 
-impl Rules {
+impl NameRules {
     /// Compiles rules for files. In GNU grep, a pattern that ends in a slash matches no file.
     pub(super) fn of_files(rules: &[Rule], utf8: bool) -> Self {
         Self::of(rules.iter().map(|rule| (rule.glob.as_slice(), rule.include)), utf8)
@@ -79,9 +79,9 @@ fn without_slashes(glob: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn rules(rules: &[&str]) -> Rules {
+    fn rules(rules: &[&str]) -> NameRules {
         let rule = |text: &&str| Rule { glob: text[1..].into(), include: text.starts_with('+') };
-        Rules::of_files(&rules.iter().map(rule).collect::<Vec<_>>(), true)
+        NameRules::of_files(&rules.iter().map(rule).collect::<Vec<_>>(), true)
     }
 
     #[test]
@@ -107,6 +107,6 @@ mod tests {
         assert!(!rules.leave_out(b"a/b/x.c", true));
         assert!(rules.leave_out(b"a/b/x.c", false));
         assert!(rules.leave_out(b"ab/x.c", true));
-        assert!(!Rules::default().leave_out(b"", true));
+        assert!(!NameRules::default().leave_out(b"", true));
     }
 }

@@ -19,21 +19,21 @@ use super::PatternWarning;
 use super::automaton::regex;
 use super::backtrack::{Backtracker, Exhausted, Places};
 use super::longest::{self, Longest};
-use super::pattern::{self, Node};
-use super::program::Program;
+use super::pattern::{self, PatternNode};
+use super::program::PatternProgram;
 use super::query::{Extent, Query};
 use super::word_chars::WordChars;
 use super::words::{self, Words};
 use haul_patterns::InvalidPattern;
 use haul_patterns::bracket::Alphabet;
 
-/// How a candidate line is confirmed.
+/// The check that confirms a candidate line.
 enum Exact {
     /// No check needed: the filter is exact.
     Sure,
     Words(Box<Words>),
     /// Run the backtracker; `WordChars` serves its word checks.
-    Back(Vec<Program>, WordChars),
+    Back(Vec<PatternProgram>, WordChars),
 }
 
 pub(super) struct Expression {
@@ -47,10 +47,10 @@ pub(super) struct Expression {
 }
 
 /// A worker's scratch space for an [`Expression`].
-pub(super) struct Cache {
+pub(super) struct ExpressionCache {
     filter: meta::Cache,
-    words: Option<words::Cache>,
-    longest: longest::Cache,
+    words: Option<words::WordsCache>,
+    longest: longest::LongestCache,
 }
 
 impl Expression {
@@ -63,13 +63,13 @@ impl Expression {
         let mut looks = LookMatcher::new();
         looks.set_line_terminator(alphabet.terminator);
         let nodes = query.patterns.iter().map(|text| pattern::read(text, query.syntax, alphabet, warnings));
-        let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
-        let plain = Hir::alternation(nodes.iter().map(Node::hir).collect());
+        let nodes: Vec<PatternNode> = nodes.collect::<Result<_, _>>()?;
+        let plain = Hir::alternation(nodes.iter().map(PatternNode::hir).collect());
         let whole = around(plain.clone(), places(query));
         // No word assertions in the filter: with them, the lazy DFA gives up at bytes beyond ASCII.
         let sought = if query.extent == Extent::Line { &whole } else { &plain };
         let filter = regex(sought, alphabet)?;
-        let exact = if nodes.iter().any(Node::refers_back) {
+        let exact = if nodes.iter().any(PatternNode::refers_back) {
             Exact::Back(to_be_tried(nodes, query.extent), WordChars::new(alphabet))
         } else if query.extent == Extent::Words {
             Exact::Words(Box::new(Words::new((&plain, &whole), &looks, alphabet)?))
@@ -81,19 +81,23 @@ impl Expression {
         Ok(Self { filter, exact, longest, looks, alphabet, extent: query.extent })
     }
 
-    pub(super) fn cache(&self) -> Cache {
+    pub(super) fn cache(&self) -> ExpressionCache {
         let words = match &self.exact {
             Exact::Words(words) => Some(words.cache()),
             _ => None,
         };
-        Cache { filter: self.filter.create_cache(), words, longest: longest::Cache::default() }
+        ExpressionCache {
+            filter: self.filter.create_cache(),
+            words,
+            longest: longest::LongestCache::default(),
+        }
     }
 
     /// Finds the first selected line at or after `from`, which is the start of a line. The range
     /// includes the terminator, if there is one.
     pub(super) fn line(
         &self,
-        cache: &mut Cache,
+        cache: &mut ExpressionCache,
         text: &[u8],
         mut from: usize,
     ) -> Result<Option<Range<usize>>, Exhausted> {
@@ -120,7 +124,12 @@ impl Expression {
     }
 
     /// True if a candidate line really matches.
-    fn selects(&self, cache: &mut Cache, text: &[u8], line: Range<usize>) -> Result<bool, Exhausted> {
+    fn selects(
+        &self,
+        cache: &mut ExpressionCache,
+        text: &[u8],
+        line: Range<usize>,
+    ) -> Result<bool, Exhausted> {
         match &self.exact {
             Exact::Words(words) => Ok(cache.words.as_mut().is_none_or(|words_cache| {
                 words.are_in((&self.filter, &mut cache.filter), words_cache, text, line)
@@ -141,7 +150,7 @@ impl Expression {
     /// Finds the leftmost-longest match in a range that ends where a line does.
     pub(super) fn part(
         &self,
-        cache: &mut Cache,
+        cache: &mut ExpressionCache,
         text: &[u8],
         within: Range<usize>,
     ) -> Result<Option<Range<usize>>, Exhausted> {
@@ -193,12 +202,14 @@ fn around(hir: Hir, places: Option<([Look; 2], [Look; 2])>) -> Hir {
 
 /// Compiles trees for the backtracker. Patterns without back-references become one program, as in
 /// GNU grep.
-fn to_be_tried(nodes: Vec<Node>, extent: Extent) -> Vec<Program> {
-    let (mut tried, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(Node::refers_back);
-    tried.extend((!others.is_empty()).then_some(Node::Alternate(others)));
+fn to_be_tried(nodes: Vec<PatternNode>, extent: Extent) -> Vec<PatternProgram> {
+    let (mut tried, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(PatternNode::refers_back);
+    tried.extend((!others.is_empty()).then_some(PatternNode::Alternate(others)));
     if extent == Extent::Line {
-        let line = |node| Node::Concat(vec![Node::Look(Look::StartLF), node, Node::Look(Look::EndLF)]);
+        let line = |node| {
+            PatternNode::Concat(vec![PatternNode::Look(Look::StartLF), node, PatternNode::Look(Look::EndLF)])
+        };
         tried = tried.into_iter().map(line).collect();
     }
-    tried.iter().map(Program::new).collect()
+    tried.iter().map(PatternProgram::new).collect()
 }

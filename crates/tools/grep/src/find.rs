@@ -7,7 +7,7 @@ use super::matcher::{GivenUp, Matcher, Scratch};
 
 /// A run of consecutive selected lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct LineRun {
     pub(super) lines: Range<usize>,
     /// Number of lines before the run; counted only if line numbers are wanted.
     pub(super) before: u64,
@@ -15,9 +15,9 @@ pub(super) struct Run {
 
 /// The selected lines of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Selection {
+pub(super) struct SelectedLines {
     /// Runs of selected lines; empty if places are not wanted.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<LineRun>,
     pub(super) count: u64,
     /// Number of lines in the text; counted only if line numbers are wanted.
     pub(super) lines: u64,
@@ -40,8 +40,8 @@ pub(super) struct Question {
 
 impl Question {
     /// Finds the selected lines of a text of whole lines. The last line may lack its terminator.
-    pub(super) fn answer(&self, matcher: &Matcher, scratch: &mut Scratch, text: &[u8]) -> Selection {
-        let mut selection = Selection::default();
+    pub(super) fn answer(&self, matcher: &Matcher, scratch: &mut Scratch, text: &[u8]) -> SelectedLines {
+        let mut selection = SelectedLines::default();
         selection.given_up = self.ask(matcher, scratch, text, &mut selection).err();
         if self.numbers {
             self.number(text, &mut selection);
@@ -54,7 +54,7 @@ impl Question {
         matcher: &Matcher,
         scratch: &mut Scratch,
         text: &[u8],
-        selection: &mut Selection,
+        selection: &mut SelectedLines,
     ) -> Result<(), GivenUp> {
         let mut at = 0;
         while at < text.len() && selection.count < self.limit {
@@ -69,11 +69,11 @@ impl Question {
         Ok(())
     }
 
-    fn note(&self, lines: Range<usize>, selection: &mut Selection) {
+    fn note(&self, lines: Range<usize>, selection: &mut SelectedLines) {
         match selection.runs.last_mut() {
             _ if !self.places => {}
             Some(last) if last.lines.end == lines.start => last.lines.end = lines.end,
-            _ => selection.runs.push(Run { lines, before: 0 }),
+            _ => selection.runs.push(LineRun { lines, before: 0 }),
         }
     }
 
@@ -83,7 +83,7 @@ impl Question {
         ended + u64::from(text.last().is_some_and(|last| *last != self.terminator))
     }
 
-    fn number(&self, text: &[u8], selection: &mut Selection) {
+    fn number(&self, text: &[u8], selection: &mut SelectedLines) {
         let (mut at, mut lines) = (0, 0);
         for run in &mut selection.runs {
             lines += self.lines_in(&text[at..run.lines.start]);

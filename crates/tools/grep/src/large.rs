@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, Entry, FlowKind, Problem, Stages, Tally, lock};
-use haul_sys::{Cache, Errno, Error, Fd, Operation, Seek, read, seek, stat};
+use haul_sys::{CacheMode, Errno, Error, Fd, Operation, Seek, read, seek, stat};
 
 use super::content::{Examined, Window};
-use super::options::Order;
-use super::page::{JUDGED_BYTES, Page, Piece};
+use super::options::ResultOrder;
+use super::page::{JUDGED_BYTES, Page, TextPiece};
 use super::{Grep, GrepKind};
 
 /// Size of a piece, in bytes: a multiple of [`JUDGED_BYTES`], and small enough for a CPU cache.
@@ -40,7 +40,7 @@ const KEPT_BYTES: usize = 16 << 20;
 /// The same once the file has its turn: a low threshold, so that output starts early.
 const KEPT_IN_TURN_BYTES: usize = 64 << 10;
 
-pub(super) struct Large {
+pub(super) struct LargeSearch {
     entry: Entry<Grep>,
     source: Mutex<Option<Arc<Fd>>>,
     size: u64,
@@ -60,7 +60,7 @@ pub(super) struct Searched {
     is_short: bool,
 }
 
-impl Large {
+impl LargeSearch {
     pub(super) fn new(
         entry: Entry<Grep>,
         source: Arc<Fd>,
@@ -144,7 +144,7 @@ fn read_range(source: &Fd, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()
     buffer.resize(length, 0);
     let mut filled = 0;
     while filled < length {
-        match read(source, range.start + filled as u64, &mut buffer[filled..], Cache::Keep)? {
+        match read(source, range.start + filled as u64, &mut buffer[filled..], CacheMode::Keep)? {
             // A false EOF must not hide lines: if the size says there is more, it is an I/O error.
             0 if stat(source)?.size > range.start + filled as u64 => {
                 return Err(Error::new(Operation::Read, String::new(), Errno::IO));
@@ -157,9 +157,9 @@ fn read_range(source: &Fd, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-impl Stages<Grep> for Large {
+impl Stages<Grep> for LargeSearch {
     type Piece = Range<u64>;
-    type Made = Result<Searched, Error>;
+    type Output = Result<Searched, Error>;
 
     fn next(&self, cx: &Context<'_, Grep>) -> Option<Range<u64>> {
         if self.stop.load(Ordering::Relaxed) || cx.tool().is_over() {
@@ -192,7 +192,7 @@ impl Stages<Grep> for Large {
         let mut page = lock(&self.page);
         let problem = match made {
             Ok(Searched { buffer, lines_end, offset, entry, is_short }) => {
-                let piece = Piece { text: &buffer[..lines_end], offset };
+                let piece = TextPiece { text: &buffer[..lines_end], offset };
                 let name = || tool.path(&self.entry);
                 tool.with_scratch(|scratch| tool.search.show(scratch, &mut page, (piece, &entry), name));
                 cx.count(Tally { bytes: lines_end as u64, ..Tally::default() });
@@ -210,16 +210,16 @@ impl Stages<Grep> for Large {
         if page.done {
             self.stop.store(true, Ordering::Relaxed);
         }
-        let is_in_turn = tool.search.options.order == Order::Named;
+        let is_in_turn = tool.search.options.order == ResultOrder::Named;
         if page.out.len() > if is_in_turn { KEPT_IN_TURN_BYTES } else { KEPT_BYTES } {
-            tool.tell_some(cx, &self.entry, &mut page);
+            tool.emit_part(cx, &self.entry, &mut page);
         }
     }
 
     fn end(&self, cx: &Context<'_, Grep>) {
         let page = std::mem::take(&mut *lock(&self.page));
         let errors_before = cx.errors();
-        cx.tool().tell(cx, &self.entry, page);
+        cx.tool().emit_page(cx, &self.entry, page);
         let source = lock(&self.source).take();
         let closed = source.and_then(Arc::into_inner).map_or(Ok(()), Fd::close);
         if let Err(cause) = closed {

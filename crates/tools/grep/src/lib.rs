@@ -49,31 +49,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_flow::{
-    Block, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure, Handled,
-    Holes, OpenDir, OpenFile, OpenSource, Plan, Pool, Probe, Problem, Report, Reported, Session, Start, Tool,
-    Transfer, Write, lock,
+    Block, Config, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, Executor,
+    Handled, Holes, OpenDir, OpenFile, OpenSource, Plan, Pool, Probe, Problem, Reported, Reporter, Session,
+    Start, Tool, Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Error, FileType, Seek, Stat, seek};
 
 pub use exclude::Rule;
 pub use haul_patterns::InvalidPattern;
 pub use kind::GrepKind;
-pub use options::{Binary, Colors, Devices, Directories, GrepOptions, Names, Order, Show};
+pub use options::{Binary, Colors, Devices, Directories, GrepOptions, NamePrefix, ResultOrder, Show};
 pub use pattern::Syntax;
 pub use pattern_error::{PatternError, PatternWarning};
 pub use query::{Extent, Query};
 
-use content::{Search, Stream, Until};
-use exclude::Rules;
-use large::{BUFFER_BYTES_MAX, LARGE_BYTES, Large};
+use content::{ContentStream, GrepSearch, Until};
+use exclude::NameRules;
+use large::{BUFFER_BYTES_MAX, LARGE_BYTES, LargeSearch};
 use matcher::{Matcher, Scratch};
-use output::{Output, Result as Told};
+use output::{ResultQueue, SearchResult};
 use page::{Page, Printer};
-use turns::{Ended, Inputs, Turns};
+use turns::{CompletedOperand, Inputs, Turns};
 
 /// An operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum GrepOperand {
     /// Standard input.
     Input,
     /// A path.
@@ -85,14 +85,14 @@ pub enum Named {
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct GrepOutcome {
     /// True if any line was selected.
     pub matched: bool,
 }
 
 /// Data the search keeps per directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SearchDirectory {
     /// Index of the operand above this directory.
     index: usize,
     kind: PlaceKind,
@@ -109,14 +109,14 @@ enum PlaceKind {
 }
 
 /// State of a file that is searched as its blocks arrive.
-pub struct Searched(Mutex<Stream>);
+pub struct Searched(Mutex<ContentStream>);
 
 /// A search, as the framework drives it.
 pub struct Grep {
-    search: Search,
-    files: Rules,
-    directories: Rules,
-    output: Output,
+    search: GrepSearch,
+    files: NameRules,
+    directories: NameRules,
+    output: ResultQueue,
     turns: Turns,
     inputs: Inputs,
     // Boxed because they are large and move between workers.
@@ -142,12 +142,12 @@ impl Grep {
             printer.separate(&mut separator);
         }
         Ok(Self {
-            files: Rules::of_files(&options.files, options.query.utf8),
-            directories: Rules::of_directories(&options.directories_excluded, options.query.utf8),
-            output: Output::new(options.order, separator.out),
+            files: NameRules::of_files(&options.files, options.query.utf8),
+            directories: NameRules::of_directories(&options.directories_excluded, options.query.utf8),
+            output: ResultQueue::new(options.order, separator.out),
             turns: Turns::new(options.order),
             inputs: Inputs::default(),
-            search: Search { options, matcher },
+            search: GrepSearch { options, matcher },
             scratches: Pool::default(),
             buffers: Pool::default(),
             matched: AtomicBool::new(false),
@@ -163,19 +163,19 @@ impl Grep {
     pub fn run(
         &self,
         executor: &impl Executor<Self>,
-        named: &[Named],
+        named: &[GrepOperand],
         config: &Config,
-        report: &dyn Report,
-    ) -> Result<Outcome, Problem> {
+        report: &dyn Reporter,
+    ) -> Result<GrepOutcome, Problem> {
         let session = Session::begin(config, report)?;
         let mut operands = Vec::with_capacity(named.len());
         for (index, named) in named.iter().enumerate() {
             let (path, kind) = match named {
-                Named::Path(path) => (path.as_c_str(), PlaceKind::Plain),
-                Named::Here => (c".", PlaceKind::Here),
-                Named::Input => (c".", PlaceKind::Input),
+                GrepOperand::Path(path) => (path.as_c_str(), PlaceKind::Plain),
+                GrepOperand::Here => (c".", PlaceKind::Here),
+                GrepOperand::Input => (c".", PlaceKind::Input),
             };
-            match session.operand(path, Place { index, kind }) {
+            match session.operand(path, SearchDirectory { index, kind }) {
                 Ok(operand) => {
                     if kind == PlaceKind::Input {
                         self.inputs.named(index);
@@ -192,10 +192,10 @@ impl Grep {
         }
         session.run(executor, self, Vec::new(), operands);
         self.output.finish(report);
-        Ok(Outcome { matched: self.matched.load(Ordering::Relaxed) })
+        Ok(GrepOutcome { matched: self.matched.load(Ordering::Relaxed) })
     }
 
-    /// Stops the search early; what was found so far stands.
+    /// Stops the search early; the result so far stands.
     pub fn stop(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -255,7 +255,7 @@ impl Grep {
         }
     }
 
-    /// Decides what to do with an entry of this kind.
+    /// Plans an entry of this kind.
     fn need(&self, entry: &Entry<Self>, kind: EntryType) -> Plan {
         let is_operand = entry.is_operand();
         match (kind, self.options().directories, self.options().devices) {
@@ -303,11 +303,11 @@ impl Grep {
         is_output
     }
 
-    fn tell_some(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
+    fn emit_part(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
         let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
         // Only the end decides if the selected lines count: under `-I` the file may still turn
         // out binary.
-        cx.emit(entry, Told { matched: false, hidden: false, more: true, apart, out }.pack());
+        cx.emit(entry, SearchResult { matched: false, hidden: false, more: true, apart, out }.pack());
     }
 
     /// Counts a file that was searched.
@@ -316,17 +316,18 @@ impl Grep {
     }
 
     /// Completes a page and emits the rest of it.
-    fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, mut page: Page) {
+    fn emit_page(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, mut page: Page) {
         if !matches!(self.options().show, Show::Lines | Show::Nothing) {
             self.with_scratch(|scratch| self.search.finish(scratch, &mut page, &self.path(entry)));
         }
         if let Some(given_up) = page.given_up {
             cx.problem(Problem::new(given_up.kind()).naming(self.path(entry)));
         }
-        let is_told = self.options().show == Show::Lines && self.options().binary == Binary::Tell;
-        let hidden = page.hidden && is_told;
-        let result = Told { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
-        if result != Told::default() {
+        let is_reported = self.options().show == Show::Lines && self.options().binary == Binary::Report;
+        let hidden = page.hidden && is_reported;
+        let result =
+            SearchResult { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
+        if result != SearchResult::default() {
             cx.emit(entry, result.pack());
         }
     }
@@ -349,7 +350,7 @@ impl Grep {
     fn in_turn(&self, index: usize, problem: Problem) -> Option<Problem> {
         match self.options().show {
             Show::Nothing if !self.is_met(index) => None,
-            Show::Nothing => self.turns.tells_now(index, problem),
+            Show::Nothing => self.turns.reports_now(index, problem),
             _ => Some(problem),
         }
     }
@@ -398,7 +399,7 @@ impl Grep {
 }
 
 impl Tool for Grep {
-    type Directory = Place;
+    type Directory = SearchDirectory;
     type File = Searched;
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -415,7 +416,12 @@ impl Tool for Grep {
         need
     }
 
-    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
+    fn enter_dir(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Enter<SearchDirectory> {
         if self.options().dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(GrepKind::Loop).naming(self.path(entry)).as_warning());
             return Enter::Done;
@@ -428,7 +434,7 @@ impl Tool for Grep {
             return;
         }
         self.output.end(cx.report(), node.own.index);
-        let Ended { problems, next } = self.turns.end(node.own.index);
+        let CompletedOperand { problems, next } = self.turns.end(node.own.index);
         let met = problems.into_iter().filter(|(index, _)| self.is_met(*index));
         met.for_each(|(_, problem)| cx.problem(problem));
         next.into_iter().for_each(|entry| cx.retry(entry));
@@ -444,7 +450,7 @@ impl Tool for Grep {
             EntryType::Directory => {
                 let problem = Problem::new(GrepKind::IsADirectory).naming(self.path(entry));
                 self.problem(cx, entry, problem);
-                self.tell(cx, entry, self.page(entry, None));
+                self.emit_page(cx, entry, self.page(entry, None));
             }
             _ => self.search_as_it_comes(cx, entry),
         }
@@ -478,13 +484,13 @@ impl Tool for Grep {
         let mut page = self.page(entry, Some(opened.stat));
         self.mark_holes(&mut page, opened.source, opened.stat);
         if !is_large {
-            let own = Searched(Mutex::new(Stream::new(page)));
+            let own = Searched(Mutex::new(ContentStream::new(page)));
             return Start::Inspect { own, transfer: Transfer::Blocks(Holes::Read) };
         }
         if self.turns.begins(entry) {
             let selects_empty = self.with_scratch(|scratch| self.search.selects_empty(scratch));
             let source = Arc::clone(opened.source);
-            let large = Large::new(entry.clone(), source, opened.stat.size, page, selects_empty);
+            let large = LargeSearch::new(entry.clone(), source, opened.stat.size, page, selects_empty);
             // Two pieces per worker: results wait for the piece before, workers don't.
             cx.begin_sequence(Arc::new(large), 2 * cx.settings().jobs);
         }
@@ -511,17 +517,21 @@ impl Tool for Grep {
         if was_read && stream.page.given_up.is_none() {
             self.count(cx, entry);
         }
-        self.tell(cx, entry, stream.page);
+        self.emit_page(cx, entry, stream.page);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
-        if failure.is_before_open_file() || matches!(failure, Failure::Classify(_)) {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
+        if failure.is_before_open_file() || matches!(failure, EntryFailure::Classify(_)) {
             self.not_begun(cx, entry);
         }
         let cause = match failure {
-            // As in GNU grep, an operand is visited before the exclusion rules are checked.
-            Failure::Classify(_) if !entry.is_operand() && self.leaves_out(entry) => return Reported::Yes,
-            Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause) => cause,
+            // Like GNU grep, which visits an operand before it checks the exclusion rules.
+            EntryFailure::Classify(_) if !entry.is_operand() && self.leaves_out(entry) => {
+                return Reported::Yes;
+            }
+            EntryFailure::Classify(cause) | EntryFailure::OpenDir(cause) | EntryFailure::OpenFile(cause) => {
+                cause
+            }
             _ => return Reported::No,
         };
         if self.options().show != Show::Nothing || !entry.is_operand() {
@@ -532,7 +542,7 @@ impl Tool for Grep {
     }
 
     fn emitted(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: &[u8]) {
-        let Some(result) = Told::unpack(result) else { return };
+        let Some(result) = SearchResult::unpack(result) else { return };
         if result.matched {
             self.matched.store(true, Ordering::Relaxed);
             if self.options().show == Show::Nothing {

@@ -34,7 +34,7 @@ const PARTS: Range<usize> = 256..65_536;
 /// bytes.
 const EXPRESSION_BYTES_MAX: usize = 1 << 10;
 
-enum Method {
+enum LiteralMethod {
     /// There are no non-empty strings.
     Nothing,
     One(Box<Finder<'static>>),
@@ -43,7 +43,7 @@ enum Method {
 }
 
 pub(super) struct Literals {
-    method: Method,
+    method: LiteralMethod,
     has_empty: bool,
     extent: Extent,
     alphabet: Alphabet,
@@ -60,12 +60,12 @@ pub(super) struct Folded {
 
 /// A line as searched: folded or not.
 #[derive(Clone, Copy)]
-struct View<'a> {
+struct LineView<'a> {
     bytes: &'a [u8],
     origins: Option<&'a [usize]>,
 }
 
-impl View<'_> {
+impl LineView<'_> {
     /// Maps a position in the view to one in the line.
     fn origin(&self, at: usize) -> usize {
         self.origins.map_or(at, |origins| origins[at])
@@ -95,12 +95,12 @@ impl Literals {
         texts.dedup();
         let has_empty = texts.first().is_some_and(Vec::is_empty);
         let method = match (query.extent, texts.as_slice()) {
-            (Extent::Line, _) => Method::Lines(texts.into_iter().collect()),
-            (_, []) => Method::Nothing,
-            (_, [only]) if only.is_empty() => Method::Nothing,
+            (Extent::Line, _) => LiteralMethod::Lines(texts.into_iter().collect()),
+            (_, []) => LiteralMethod::Nothing,
+            (_, [only]) if only.is_empty() => LiteralMethod::Nothing,
             // Valid UTF-8 is found only where its characters begin, so a byte search is enough.
             (Extent::Part, [only]) if !alphabet.ignore_case => {
-                Method::One(Box::new(Finder::new(only).into_owned()))
+                LiteralMethod::One(Box::new(Finder::new(only).into_owned()))
             }
             _ => {
                 let built = NFA::builder()
@@ -108,7 +108,7 @@ impl Literals {
                     .ascii_case_insensitive(alphabet.ignore_case)
                     .build(texts.iter().filter(|text| !text.is_empty()));
                 // Fails if there are more patterns than the automaton can number.
-                Method::Several(Box::new(built.ok()?))
+                LiteralMethod::Several(Box::new(built.ok()?))
             }
         };
         Some(Self { method, has_empty, extent: query.extent, alphabet, letters: WordChars::new(alphabet) })
@@ -116,7 +116,7 @@ impl Literals {
 
     /// Finds the first selected line at or after `from`, with its terminator.
     pub(super) fn line(&self, folded: &mut Folded, text: &[u8], mut from: usize) -> Option<Range<usize>> {
-        let is_each_looked_at = self.has_empty || matches!(self.method, Method::Lines(_));
+        let is_each_looked_at = self.has_empty || matches!(self.method, LiteralMethod::Lines(_));
         // Small at first: the next line may be close, and each call tests its text anew.
         let mut part = PARTS.start;
         while from < text.len() {
@@ -152,12 +152,12 @@ impl Literals {
     /// Finds the first line in a range that contains one of the strings.
     fn candidate(&self, text: &[u8], within: Range<usize>) -> Option<Range<usize>> {
         let found = match &self.method {
-            Method::One(finder) => within.start + finder.find(&text[within.clone()])?,
-            Method::Several(automaton) => {
+            LiteralMethod::One(finder) => within.start + finder.find(&text[within.clone()])?,
+            LiteralMethod::Several(automaton) => {
                 let input = Input::new(text).range(within.clone()).earliest(true);
                 automaton.try_find(&input).ok()??.start()
             }
-            Method::Nothing | Method::Lines(_) => return None,
+            LiteralMethod::Nothing | LiteralMethod::Lines(_) => return None,
         };
         let start = memchr::memrchr(self.alphabet.terminator, &text[within.start..found]);
         Some(start.map_or(within.start, |end| within.start + end + 1)..self.line_end(text, found))
@@ -179,7 +179,7 @@ impl Literals {
     fn selects(&self, folded: &mut Folded, line: &[u8]) -> bool {
         match (&self.method, self.extent) {
             (_, Extent::Part) if self.has_empty => true,
-            (Method::Lines(lines), _) => {
+            (LiteralMethod::Lines(lines), _) => {
                 self.fold(folded, line);
                 lines.contains(self.view(folded, line).bytes)
             }
@@ -198,29 +198,29 @@ impl Literals {
         }
         let view = self.view(folded, line);
         match &self.method {
-            Method::Lines(lines) => (from == 0 && lines.contains(view.bytes)).then_some(0..line.len()),
+            LiteralMethod::Lines(lines) => (from == 0 && lines.contains(view.bytes)).then_some(0..line.len()),
             _ => self.first(view, line, from),
         }
     }
 
-    fn first(&self, view: View<'_>, line: &[u8], from: usize) -> Option<Range<usize>> {
+    fn first(&self, view: LineView<'_>, line: &[u8], from: usize) -> Option<Range<usize>> {
         let at = view.place(from);
         let found = match (&self.method, self.extent) {
             (_, Extent::Words) => return self.word(view, line, at),
-            (Method::One(finder), _) => {
+            (LiteralMethod::One(finder), _) => {
                 let start = at + finder.find(&view.bytes[at..])?;
                 start..start + finder.needle().len()
             }
-            (Method::Several(automaton), _) => {
+            (LiteralMethod::Several(automaton), _) => {
                 automaton.try_find(&Input::new(view.bytes).range(at..)).ok()??.range()
             }
-            (Method::Nothing | Method::Lines(_), _) => return None,
+            (LiteralMethod::Nothing | LiteralMethod::Lines(_), _) => return None,
         };
         Some(view.origin(found.start)..view.origin(found.end))
     }
 
     /// Finds the leftmost-longest word at or after a position.
-    fn word(&self, view: View<'_>, line: &[u8], mut at: usize) -> Option<Range<usize>> {
+    fn word(&self, view: LineView<'_>, line: &[u8], mut at: usize) -> Option<Range<usize>> {
         loop {
             let start = view.origin(at);
             if !self.letters.are_before(line, start) {
@@ -242,9 +242,9 @@ impl Literals {
 
     /// Returns the end of the longest string that begins here and ends at a word boundary, and true
     /// if any string begins here.
-    fn word_end(&self, view: View<'_>, line: &[u8], at: usize) -> (Option<usize>, bool) {
+    fn word_end(&self, view: LineView<'_>, line: &[u8], at: usize) -> (Option<usize>, bool) {
         let (mut longest, mut is_any) = (None, false);
-        let Method::Several(automaton) = &self.method else { return (None, false) };
+        let LiteralMethod::Several(automaton) = &self.method else { return (None, false) };
         let Ok(mut state) = automaton.start_state(Anchored::Yes) else { return (None, false) };
         for (length, byte) in (1..).zip(&view.bytes[at..]) {
             state = automaton.next_state(Anchored::Yes, state, *byte);
@@ -271,10 +271,10 @@ impl Literals {
         self.alphabet.ignore_case && self.alphabet.utf8 && !text.is_ascii()
     }
 
-    fn view<'a>(&self, folded: &'a Folded, line: &'a [u8]) -> View<'a> {
+    fn view<'a>(&self, folded: &'a Folded, line: &'a [u8]) -> LineView<'a> {
         match folded.origins.is_empty() {
-            true => View { bytes: line, origins: None },
-            false => View { bytes: &folded.bytes, origins: Some(&folded.origins) },
+            true => LineView { bytes: line, origins: None },
+            false => LineView { bytes: &folded.bytes, origins: Some(&folded.origins) },
         }
     }
 
@@ -284,7 +284,7 @@ impl Literals {
         bytes.clear();
         origins.clear();
         // The hash table holds one case only.
-        let is_table = self.alphabet.ignore_case && matches!(self.method, Method::Lines(_));
+        let is_table = self.alphabet.ignore_case && matches!(self.method, LiteralMethod::Lines(_));
         if !is_table && !self.is_folded(line) {
             return;
         }
@@ -309,7 +309,7 @@ fn is_plain(text: &[u8], query: &Query) -> bool {
     };
     let is_known = || match str::from_utf8(text) {
         Ok(text) => !query.ignore_case || text.chars().all(|one| case::representative(one).is_some()),
-        // As a string, a stray byte would also be found inside characters.
+        // A string search would also find a stray byte inside characters.
         Err(_) => false,
     };
     !text.iter().any(|byte| special.contains(byte)) && (!query.utf8 || is_known())

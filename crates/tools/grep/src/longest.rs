@@ -22,7 +22,7 @@ pub(super) struct Longest {
 
 /// A worker's scratch space for a [`Longest`].
 #[derive(Default)]
-pub(super) struct Cache {
+pub(super) struct LongestCache {
     automaton: Option<dfa::Cache>,
     machine: Option<pikevm::Cache>,
 }
@@ -51,7 +51,7 @@ impl Longest {
     }
 
     /// Returns the last end of a match that starts where the range does.
-    pub(super) fn end(&self, cache: &mut Cache, text: &[u8], within: Range<usize>) -> Option<usize> {
+    pub(super) fn end(&self, cache: &mut LongestCache, text: &[u8], within: Range<usize>) -> Option<usize> {
         let input = Input::new(text).range(within).anchored(Anchored::Yes);
         let automaton = cache.automaton.get_or_insert_with(|| self.automaton.create_cache());
         if let Ok(found) = self.automaton.try_search_fwd(automaton, &input) {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use haul_sys::pcre2::{Failure, Matching};
+use haul_sys::pcre2::{MatchFailure, Matching};
 
 use super::backtrack::Exhausted;
 use super::expression::{self, Expression};
@@ -22,7 +22,7 @@ pub(super) enum GivenUp {
     /// A pattern with a back-reference took too long.
     BackReference,
     /// PCRE2 hit a limit.
-    Perl(Failure),
+    Perl(MatchFailure),
 }
 
 impl From<Exhausted> for GivenUp {
@@ -31,8 +31,8 @@ impl From<Exhausted> for GivenUp {
     }
 }
 
-impl From<Failure> for GivenUp {
-    fn from(failure: Failure) -> Self {
+impl From<MatchFailure> for GivenUp {
+    fn from(failure: MatchFailure) -> Self {
         Self::Perl(failure)
     }
 }
@@ -42,23 +42,23 @@ impl GivenUp {
     pub(super) fn kind(self) -> GrepKind {
         match self {
             Self::BackReference => GrepKind::Exhausted,
-            Self::Perl(Failure::MatchLimit) => GrepKind::PerlMatchLimit,
-            Self::Perl(Failure::DepthLimit) => GrepKind::PerlDepthLimit,
-            Self::Perl(Failure::HeapLimit) => GrepKind::PerlHeapLimit,
-            Self::Perl(Failure::StackLimit) => GrepKind::PerlStackLimit,
-            Self::Perl(Failure::Memory) => GrepKind::PerlMemory,
-            Self::Perl(Failure::RecurseLoop) => GrepKind::PerlLoop,
-            Self::Perl(Failure::Other(_)) => GrepKind::PerlInternal,
+            Self::Perl(MatchFailure::MatchLimit) => GrepKind::PerlMatchLimit,
+            Self::Perl(MatchFailure::DepthLimit) => GrepKind::PerlDepthLimit,
+            Self::Perl(MatchFailure::HeapLimit) => GrepKind::PerlHeapLimit,
+            Self::Perl(MatchFailure::StackLimit) => GrepKind::PerlStackLimit,
+            Self::Perl(MatchFailure::Memory) => GrepKind::PerlMemory,
+            Self::Perl(MatchFailure::RecurseLoop) => GrepKind::PerlLoop,
+            Self::Perl(MatchFailure::Other(_)) => GrepKind::PerlInternal,
         }
     }
 }
 
 pub(super) struct Matcher {
-    method: Method,
+    method: MatchMethod,
     alphabet: Alphabet,
 }
 
-enum Method {
+enum MatchMethod {
     Literals(Literals),
     Expression(Box<Expression>),
     Perl(Perl),
@@ -66,14 +66,14 @@ enum Method {
 
 /// A worker's scratch space for a [`Matcher`].
 pub(super) struct Scratch {
-    cache: Cache,
+    cache: MatchCache,
     /// Copy of binary text with NULs replaced by newlines.
     pub(super) lines: Vec<u8>,
 }
 
-enum Cache {
+enum MatchCache {
     Literals(Folded),
-    Expression(Box<expression::Cache>),
+    Expression(Box<expression::ExpressionCache>),
     /// `None` if allocation failed.
     Perl(Option<Matching>),
 }
@@ -85,18 +85,18 @@ impl Matcher {
     /// If a pattern is invalid.
     pub(super) fn new(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Self, PatternError> {
         let method = match (query.syntax, Literals::new(query)) {
-            (_, Some(literals)) => Method::Literals(literals),
-            (Syntax::Perl, None) => Method::Perl(Perl::new(query)?),
-            (_, None) => Method::Expression(Box::new(Expression::new(query, warnings)?)),
+            (_, Some(literals)) => MatchMethod::Literals(literals),
+            (Syntax::Perl, None) => MatchMethod::Perl(Perl::new(query)?),
+            (_, None) => MatchMethod::Expression(Box::new(Expression::new(query, warnings)?)),
         };
         Ok(Self { method, alphabet: query.alphabet() })
     }
 
     pub(super) fn scratch(&self) -> Scratch {
         let cache = match &self.method {
-            Method::Literals(_) => Cache::Literals(Folded::default()),
-            Method::Expression(expression) => Cache::Expression(Box::new(expression.cache())),
-            Method::Perl(perl) => Cache::Perl(perl.matching()),
+            MatchMethod::Literals(_) => MatchCache::Literals(Folded::default()),
+            MatchMethod::Expression(expression) => MatchCache::Expression(Box::new(expression.cache())),
+            MatchMethod::Perl(perl) => MatchCache::Perl(perl.matching()),
         };
         Scratch { cache, lines: Vec::new() }
     }
@@ -110,12 +110,16 @@ impl Matcher {
         from: usize,
     ) -> Result<Option<Range<usize>>, GivenUp> {
         match (&self.method, &mut scratch.cache) {
-            (Method::Literals(literals), Cache::Literals(folded)) => Ok(literals.line(folded, text, from)),
-            (Method::Expression(expression), Cache::Expression(cache)) => {
+            (MatchMethod::Literals(literals), MatchCache::Literals(folded)) => {
+                Ok(literals.line(folded, text, from))
+            }
+            (MatchMethod::Expression(expression), MatchCache::Expression(cache)) => {
                 Ok(expression.line(cache, text, from)?)
             }
-            (Method::Perl(perl), Cache::Perl(Some(matching))) => Ok(perl.line(matching, text, from)?),
-            _ => Err(GivenUp::Perl(Failure::Memory)),
+            (MatchMethod::Perl(perl), MatchCache::Perl(Some(matching))) => {
+                Ok(perl.line(matching, text, from)?)
+            }
+            _ => Err(GivenUp::Perl(MatchFailure::Memory)),
         }
     }
 
@@ -135,17 +139,17 @@ impl Matcher {
     ) -> Result<Option<Range<usize>>, GivenUp> {
         let within = |found: Range<usize>| line.start + found.start..line.start + found.end;
         match (&self.method, &mut scratch.cache) {
-            (Method::Literals(literals), Cache::Literals(folded)) => {
+            (MatchMethod::Literals(literals), MatchCache::Literals(folded)) => {
                 Ok(literals.part(folded, &text[line.clone()], from - line.start).map(within))
             }
-            (Method::Expression(expression), Cache::Expression(cache)) => {
+            (MatchMethod::Expression(expression), MatchCache::Expression(cache)) => {
                 Ok(expression.part(cache, text, from..line.end)?)
             }
-            (Method::Perl(perl), Cache::Perl(Some(matching))) => {
+            (MatchMethod::Perl(perl), MatchCache::Perl(Some(matching))) => {
                 let found = perl.part(matching, &text[line.clone()], from - line.start)?;
                 Ok(found.map(within))
             }
-            _ => Err(GivenUp::Perl(Failure::Memory)),
+            _ => Err(GivenUp::Perl(MatchFailure::Memory)),
         }
     }
 }
@@ -219,7 +223,7 @@ mod tests {
             let patterns = vec![pattern.to_vec(), b"other".to_vec()];
             let (extent, utf8, null_data) = (Extent::Part, true, false);
             let query = Query { patterns, syntax, ignore_case, extent, utf8, null_data };
-            matches!(Matcher::new(&query, &mut Vec::new()).unwrap().method, Method::Literals(_))
+            matches!(Matcher::new(&query, &mut Vec::new()).unwrap().method, MatchMethod::Literals(_))
         };
         assert!(is_literal(&b"a".repeat(10_000), Syntax::Fixed, true));
         for (text, syntax) in [("a.(é|b", Syntax::Fixed), ("a+é", Syntax::Basic)] {
@@ -256,8 +260,8 @@ mod tests {
             patterns[0] = [b"(".as_slice(), &patterns[0], b")"].concat();
             let automaton = Matcher::new(&query(patterns.clone()), &mut Vec::new()).unwrap();
             assert!(
-                matches!(literal.method, Method::Literals(_))
-                    && matches!(automaton.method, Method::Expression(_))
+                matches!(literal.method, MatchMethod::Literals(_))
+                    && matches!(automaton.method, MatchMethod::Expression(_))
             );
             let (left, right) = (all_found(&literal, &lines), all_found(&automaton, &lines));
             assert_eq!(left, right, "{:?}", query(patterns));

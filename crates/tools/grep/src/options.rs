@@ -21,9 +21,9 @@ pub enum Show {
     Nothing,
 }
 
-/// Which output lines are prefixed with the file's name.
+/// The output lines that are prefixed with the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Names {
+pub enum NamePrefix {
     /// All lines.
     Always,
     /// Lines of files found by recursion, but not of operands.
@@ -32,18 +32,18 @@ pub enum Names {
     Never,
 }
 
-/// How files with binary content are treated.
+/// Treatment of files with binary content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Binary {
     /// Report that the file matches, without showing lines.
-    Tell,
+    Report,
     /// Treat it as text (`-a`).
     Text,
     /// Treat it as not matching (`-I`).
     WithoutMatch,
 }
 
-/// How directory operands are treated.
+/// Treatment of directory operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Directories {
     /// Read like a file, which fails.
@@ -54,7 +54,7 @@ pub enum Directories {
     Recurse,
 }
 
-/// How devices, FIFOs and sockets are treated.
+/// Treatment of devices, FIFOs and sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Devices {
     /// Read.
@@ -67,7 +67,7 @@ pub enum Devices {
 
 /// The order of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum ResultOrder {
     /// The order in which they are found.
     Entry,
     /// In operand order.
@@ -163,8 +163,8 @@ pub struct GrepOptions {
     pub invert: bool,
     /// Maximum number of selected lines per file (`-m`).
     pub max: Option<u64>,
-    /// Which output lines are prefixed with the file's name.
-    pub names: Names,
+    /// The output lines that are prefixed with the file's name.
+    pub names: NamePrefix,
     /// Prefixes lines with their numbers (`-n`).
     pub numbers: bool,
     /// Prefixes lines with their byte offsets (`-b`).
@@ -183,13 +183,13 @@ pub struct GrepOptions {
     pub separator: Option<Vec<u8>>,
     /// Colours, if enabled.
     pub colors: Option<Colors>,
-    /// How binary files are treated.
+    /// Treatment of binary files.
     pub binary: Binary,
-    /// How directory operands are treated.
+    /// Treatment of directory operands.
     pub directories: Directories,
     /// Follows symbolic links during recursion (`-R`).
     pub dereference: bool,
-    /// How devices are treated.
+    /// Treatment of devices.
     pub devices: Devices,
     /// Rules for files (`--include`, `--exclude`).
     pub files: Vec<Rule>,
@@ -200,7 +200,7 @@ pub struct GrepOptions {
     /// Flushes after every line (`--line-buffered`).
     pub line_buffered: bool,
     /// Order of the results.
-    pub order: Order,
+    pub order: ResultOrder,
     /// Device and inode of the regular file that output goes to, which must not be searched.
     pub output: Option<(u64, u64)>,
 }

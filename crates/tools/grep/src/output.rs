@@ -7,16 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use haul_flow::{Problem, Report, lock};
+use haul_flow::{Problem, Reporter, lock};
 use haul_sys::Standard;
 
 use super::GrepKind;
-use super::options::Order;
-use super::spill::{Spill, Waits};
+use super::options::ResultOrder;
+use super::spill::{Spill, WaitingResult};
 
 /// The result of searching a file, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Result {
+pub(super) struct SearchResult {
     pub(super) matched: bool,
     /// True if some of them are binary and not shown, which must be reported.
     pub(super) hidden: bool,
@@ -28,7 +28,7 @@ pub(super) struct Result {
     pub(super) out: Vec<u8>,
 }
 
-impl Result {
+impl SearchResult {
     /// Serialises the result for [`haul_flow::Context::emit`]: the output, then a byte of flags.
     pub(super) fn pack(mut self) -> Vec<u8> {
         let flags = [self.matched, self.hidden, self.more, self.apart];
@@ -45,20 +45,20 @@ impl Result {
 }
 
 /// Orders results on their way to the reporter.
-pub(super) struct Output {
-    order: Order,
+pub(super) struct ResultQueue {
+    order: ResultOrder,
     separator: Vec<u8>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 /// Sort key of a file: the operand's index, and the components of the path.
 type Key = (usize, Vec<Vec<u8>>);
 
 /// A waiting result, with its output stored separately.
-type Piece = (Result, Waits);
+type Piece = (SearchResult, WaitingResult);
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     /// Waiting results, in pieces.
     waiting: BTreeMap<Key, Vec<Piece>>,
     spill: Spill,
@@ -72,18 +72,23 @@ struct State {
     used: bool,
 }
 
-impl Output {
+impl ResultQueue {
     /// Creates an empty output. `separator` goes between groups of context lines; it may be empty.
-    pub(super) fn new(order: Order, separator: Vec<u8>) -> Self {
+    pub(super) fn new(order: ResultOrder, separator: Vec<u8>) -> Self {
         Self { order, separator, state: Mutex::default() }
     }
 
     /// Accepts a file's result, or a piece of it, and emits it now or when its turn comes.
-    pub(super) fn take(&self, report: &dyn Report, (index, path): (usize, &[u8]), mut result: Result) {
+    pub(super) fn take(
+        &self,
+        report: &dyn Reporter,
+        (index, path): (usize, &[u8]),
+        mut result: SearchResult,
+    ) {
         let mut state = lock(&self.state);
         let is_next = match (self.order, &state.open) {
-            (Order::Path, _) => false,
-            (Order::Named, _) if index != state.turn => false,
+            (ResultOrder::Path, _) => false,
+            (ResultOrder::Named, _) if index != state.turn => false,
             (_, None) => true,
             (_, Some((of, open))) => *of == index && open.iter().eq(components(path)),
         };
@@ -98,14 +103,14 @@ impl Output {
             (true, None) => Some(key()),
         };
         self.write(&mut state, report, path, &result);
-        if self.order == Order::Entry {
+        if self.order == ResultOrder::Entry {
             self.write_waiting(&mut state, report);
         }
     }
 
     /// Called when everything below an operand is complete.
-    pub(super) fn end(&self, report: &dyn Report, index: usize) {
-        if self.order != Order::Named {
+    pub(super) fn end(&self, report: &dyn Reporter, index: usize) {
+        if self.order != ResultOrder::Named {
             return;
         }
         let mut state = lock(&self.state);
@@ -119,7 +124,7 @@ impl Output {
         }
     }
 
-    pub(super) fn finish(&self, report: &dyn Report) {
+    pub(super) fn finish(&self, report: &dyn Reporter) {
         let mut state = lock(&self.state);
         while let Some((key, pieces)) = state.waiting.pop_first() {
             self.write_pieces(&mut state, report, &key, pieces);
@@ -127,11 +132,11 @@ impl Output {
     }
 
     /// Emits waiting results whose turn it is, until one has more to follow.
-    fn write_waiting(&self, state: &mut State, report: &dyn Report) {
+    fn write_waiting(&self, state: &mut QueueState, report: &dyn Reporter) {
         while state.open.is_none() {
             let turns = match self.order {
-                Order::Entry => 0..usize::MAX,
-                Order::Named | Order::Path => state.turn..state.turn + 1,
+                ResultOrder::Entry => 0..usize::MAX,
+                ResultOrder::Named | ResultOrder::Path => state.turn..state.turn + 1,
             };
             let has_ended = |pieces: &[Piece]| pieces.last().is_some_and(|(piece, _)| !piece.more);
             let mut next = state.waiting.range((turns.start, Vec::new())..(turns.end, Vec::new()));
@@ -148,7 +153,7 @@ impl Output {
     }
 
     /// Emits all waiting pieces of a file.
-    fn write_pieces(&self, state: &mut State, report: &dyn Report, key: &Key, pieces: Vec<Piece>) {
+    fn write_pieces(&self, state: &mut QueueState, report: &dyn Reporter, key: &Key, pieces: Vec<Piece>) {
         let path = key.1.join(&b'/');
         for (mut piece, waits) in pieces {
             match state.spill.take(waits) {
@@ -164,7 +169,7 @@ impl Output {
     }
 
     /// Emits a result, with the separator before it if needed.
-    fn write(&self, state: &mut State, report: &dyn Report, path: &[u8], result: &Result) {
+    fn write(&self, state: &mut QueueState, report: &dyn Reporter, path: &[u8], result: &SearchResult) {
         if result.apart && state.used && !self.separator.is_empty() {
             report.output(Standard::Output, &[&self.separator, result.out.as_slice()].concat());
         } else if !result.out.is_empty() {

@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
-use super::find::{Run, Selection};
+use super::find::{LineRun, SelectedLines};
 use super::matcher::{GivenUp, Matcher, Scratch};
-use super::options::{Binary, Colors, GrepOptions, Names, Show};
+use super::options::{Binary, Colors, GrepOptions, NamePrefix, Show};
 
 /// Size of the buffers whose NULs decide if a file is binary, in bytes.
 pub(super) const JUDGED_BYTES: usize = 96 << 10;
@@ -59,7 +59,7 @@ struct Shown {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Piece<'a> {
+pub(super) struct TextPiece<'a> {
     pub(super) text: &'a [u8],
     /// File offset of `text`.
     pub(super) offset: u64,
@@ -71,7 +71,7 @@ pub(super) struct Printer<'a> {
     pub(super) scratch: &'a mut Scratch,
 }
 
-struct Line<'a> {
+struct PageLine<'a> {
     text: &'a [u8],
     /// Its range in the text, including the terminator, if there is one.
     range: Range<usize>,
@@ -96,13 +96,13 @@ impl Page {
     /// Starts a file. `size` is its size, if known, which sets the width of numbers under `-T`.
     pub(super) fn new(options: &GrepOptions, in_directory: bool, size: Option<u64>) -> Self {
         let named = match options.names {
-            Names::Always => true,
-            Names::InDirectories => in_directory,
-            Names::Never => false,
+            NamePrefix::Always => true,
+            NamePrefix::InDirectories => in_directory,
+            NamePrefix::Never => false,
         };
         let width = match (options.initial_tab, size) {
             (false, _) => 0,
-            // As in GNU grep, one digit more for a file of 9, 99, 999, ... bytes.
+            // Like GNU grep: one digit more for a file of 9, 99, 999, ... bytes.
             (true, Some(size)) => size.saturating_add(1).ilog10() as usize + 1,
             // The largest file offset has 19 digits.
             (true, None) => 19,
@@ -118,7 +118,7 @@ impl Printer<'_> {
     }
 
     /// Consumes a piece of text and its selection.
-    pub(super) fn take(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
+    pub(super) fn take(&mut self, page: &mut Page, piece: TextPiece<'_>, selection: &SelectedLines) {
         page.given_up = page.given_up.or(selection.given_up);
         if page.done {
             return;
@@ -144,7 +144,7 @@ impl Printer<'_> {
 
     /// Consumes a binary piece and its selection; NULs end lines in it. GNU grep still shows
     /// trailing context here, up to the buffer that holds a selected line.
-    pub(super) fn take_binary(&mut self, page: &mut Page, piece: Piece<'_>, selection: &Selection) {
+    pub(super) fn take_binary(&mut self, page: &mut Page, piece: TextPiece<'_>, selection: &SelectedLines) {
         page.given_up = page.given_up.or(selection.given_up);
         if page.done {
             return;
@@ -172,7 +172,7 @@ impl Printer<'_> {
 
     /// Records the end of the last requested line if it is in this selection; `left` are
     /// still wanted.
-    fn note_end(&self, page: &mut Page, piece: Piece<'_>, (selection, left): (&Selection, u64)) {
+    fn note_end(&self, page: &mut Page, piece: TextPiece<'_>, (selection, left): (&SelectedLines, u64)) {
         if !self.options.notes_end() || page.end.is_some() || selection.count < left {
             return;
         }
@@ -194,14 +194,14 @@ impl Printer<'_> {
 
     /// True if leading context applies to a line of a run. Under `-v`, GNU grep looks back only
     /// from the first line of a run or of a buffer.
-    fn is_looked_before(&self, piece: Piece<'_>, run: &Run, start: usize) -> bool {
+    fn is_looked_before(&self, piece: TextPiece<'_>, run: &LineRun, start: usize) -> bool {
         self.options.shows_context()
             && (!self.options.invert || start == run.lines.start || start == self.judged_with(piece, start))
     }
 
     /// Returns where the lines begin that share a GNU buffer with the line at `start`. An
     /// unterminated last line is a buffer of its own.
-    fn judged_with(&self, piece: Piece<'_>, start: usize) -> usize {
+    fn judged_with(&self, piece: TextPiece<'_>, start: usize) -> usize {
         if self.last_end(&piece.text[start..]) == 0 {
             return start;
         }
@@ -211,7 +211,7 @@ impl Printer<'_> {
         self.last_end(&piece.text[..before.min(piece.text.len())])
     }
 
-    fn run(&mut self, page: &mut Page, piece: Piece<'_>, run: &Run, all: bool) {
+    fn run(&mut self, page: &mut Page, piece: TextPiece<'_>, run: &LineRun, all: bool) {
         // Consecutive lines without prefixes are copied at once.
         if all && self.is_plain(page) && self.is_text(&piece.text[run.lines.clone()]) {
             let lines = &piece.text[run.lines.clone()];
@@ -257,7 +257,7 @@ impl Printer<'_> {
 
     /// Records where trailing context resumes after a line that could not be shown. In GNU grep,
     /// that is after the last line shown, or at the first line in the same buffer.
-    fn look_back(&self, page: &mut Page, piece: Piece<'_>, start: usize, number: u64) {
+    fn look_back(&self, page: &mut Page, piece: TextPiece<'_>, start: usize, number: u64) {
         let mut from = self.judged_with(piece, start);
         for _ in 0..self.options.before.unwrap_or(0) {
             from = self.line_start(piece.text, from);
@@ -274,7 +274,7 @@ impl Printer<'_> {
     }
 
     /// Prints leading context and, if the group is not adjacent to the last, a separator.
-    fn before(&mut self, page: &mut Page, piece: Piece<'_>, start: usize, number: u64) {
+    fn before(&mut self, page: &mut Page, piece: TextPiece<'_>, start: usize, number: u64) {
         self.trail(page, piece, start);
         let wanted = self.options.before.unwrap_or(0);
         let shown_to = page.shown_in(piece.offset);
@@ -300,7 +300,7 @@ impl Printer<'_> {
         // If numbers are off, lines are not counted and `number` is meaningless.
         let mut number = number.saturating_sub(lines + tail_lines);
         for (context, mut at, end) in
-            [(Piece { text: &tail, offset: tail_offset }, tail_from, tail.len()), (piece, from, start)]
+            [(TextPiece { text: &tail, offset: tail_offset }, tail_from, tail.len()), (piece, from, start)]
         {
             while at < end {
                 let line = at..self.line_end(context.text, at);
@@ -323,7 +323,7 @@ impl Printer<'_> {
     }
 
     /// Prints trailing context, up to a position in the piece.
-    fn trail(&mut self, page: &mut Page, piece: Piece<'_>, to: usize) {
+    fn trail(&mut self, page: &mut Page, piece: TextPiece<'_>, to: usize) {
         let mut at = page.shown_in(piece.offset);
         if page.pending == 0 || at >= to {
             return;
@@ -339,7 +339,7 @@ impl Printer<'_> {
     }
 
     /// Keeps the last lines of a piece as leading context for the next.
-    fn keep_tail(&self, page: &mut Page, piece: Piece<'_>) {
+    fn keep_tail(&self, page: &mut Page, piece: TextPiece<'_>) {
         let wanted = if self.options.shows_context() { self.options.before.unwrap_or(0) } else { 0 };
         let (mut from, mut lines) = (piece.text.len(), 0);
         while lines < wanted && from > 0 {
@@ -374,13 +374,13 @@ impl Printer<'_> {
     fn show(
         &mut self,
         page: &mut Page,
-        piece: Piece<'_>,
+        piece: TextPiece<'_>,
         range: Range<usize>,
         number: u64,
         selected: bool,
     ) -> bool {
         let (offset, end) = (piece.offset + range.start as u64, piece.offset + range.end as u64);
-        let is_shown = self.line(page, &Line { text: piece.text, range, number, offset, selected });
+        let is_shown = self.line(page, &PageLine { text: piece.text, range, number, offset, selected });
         if is_shown {
             page.shown = Some(Shown { to: end, number });
         }
@@ -388,7 +388,7 @@ impl Printer<'_> {
     }
 
     /// Prints a line. Returns false if it is binary.
-    fn line(&mut self, page: &mut Page, line: &Line<'_>) -> bool {
+    fn line(&mut self, page: &mut Page, line: &PageLine<'_>) -> bool {
         let options = self.options;
         let end = line.range.end;
         let has_end = line.text[line.range.clone()].last() == Some(&self.terminator());
@@ -437,7 +437,7 @@ impl Printer<'_> {
     fn matches(
         &mut self,
         page: &mut Page,
-        line: &Line<'_>,
+        line: &PageLine<'_>,
         content: Range<usize>,
         (of_line, of_match): (&str, &str),
     ) -> Option<usize> {
@@ -477,7 +477,7 @@ impl Printer<'_> {
 
     /// Prints the prefix of a line or of a match. Returns false, and marks the page, if the text
     /// is binary.
-    fn head(&mut self, page: &mut Page, line: &Line<'_>, part: Range<usize>) -> bool {
+    fn head(&mut self, page: &mut Page, line: &PageLine<'_>, part: Range<usize>) -> bool {
         if !self.is_text(&line.text[part.clone()]) {
             page.hidden = true;
             return false;

@@ -32,24 +32,24 @@ pub enum Syntax {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Node {
+pub(super) enum PatternNode {
     /// One character of a set.
     Set(Class),
     /// One byte that is not part of a character.
     Byte(u8),
     Look(Look),
     /// A sequence; if empty, the empty string.
-    Concat(Vec<Node>),
-    Alternate(Vec<Node>),
+    Concat(Vec<PatternNode>),
+    Alternate(Vec<PatternNode>),
     /// A repetition with its minimum and maximum.
-    Repeat(Box<Node>, u32, Option<u32>),
+    Repeat(Box<PatternNode>, u32, Option<u32>),
     /// A capturing group with its number.
-    Group(usize, Box<Node>),
+    Group(usize, Box<PatternNode>),
     /// A back-reference to a group.
     Back(usize),
 }
 
-impl Node {
+impl PatternNode {
     /// Lowers the tree for the regex engine. A back-reference becomes anything its group could
     /// match, so the result matches wherever the pattern does, and maybe elsewhere.
     pub(super) fn hir(&self) -> Hir {
@@ -59,24 +59,26 @@ impl Node {
 
     fn lower(&self, groups: &mut Vec<(usize, Hir)>) -> Hir {
         match self {
-            Node::Set(class) => Hir::class(class.clone()),
-            Node::Byte(byte) => Hir::literal([*byte]),
-            Node::Look(look) => Hir::look(*look),
-            Node::Concat(nodes) => Hir::concat(nodes.iter().map(|node| node.lower(groups)).collect()),
-            Node::Alternate(nodes) => Hir::alternation(nodes.iter().map(|node| node.lower(groups)).collect()),
-            Node::Repeat(node, min, max) => Hir::repetition(Repetition {
+            PatternNode::Set(class) => Hir::class(class.clone()),
+            PatternNode::Byte(byte) => Hir::literal([*byte]),
+            PatternNode::Look(look) => Hir::look(*look),
+            PatternNode::Concat(nodes) => Hir::concat(nodes.iter().map(|node| node.lower(groups)).collect()),
+            PatternNode::Alternate(nodes) => {
+                Hir::alternation(nodes.iter().map(|node| node.lower(groups)).collect())
+            }
+            PatternNode::Repeat(node, min, max) => Hir::repetition(Repetition {
                 min: *min,
                 max: *max,
                 greedy: true,
                 sub: Box::new(node.lower(groups)),
             }),
-            Node::Group(number, node) => {
+            PatternNode::Group(number, node) => {
                 let group = node.lower(groups);
                 let anywhere = node.without_places().lower(groups);
                 groups.push((*number, anywhere));
                 group
             }
-            Node::Back(number) => {
+            PatternNode::Back(number) => {
                 let group = groups.iter().rev().find(|(of, _)| of == number);
                 group.map_or_else(Hir::empty, |(_, group)| group.clone())
             }
@@ -84,14 +86,16 @@ impl Node {
     }
 
     /// Drops assertions: a group's text may recur where its assertions don't hold.
-    fn without_places(&self) -> Node {
-        let each = |nodes: &[Node]| nodes.iter().map(Node::without_places).collect();
+    fn without_places(&self) -> PatternNode {
+        let each = |nodes: &[PatternNode]| nodes.iter().map(PatternNode::without_places).collect();
         match self {
-            Node::Look(_) => Node::Concat(Vec::new()),
-            Node::Concat(nodes) => Node::Concat(each(nodes)),
-            Node::Alternate(nodes) => Node::Alternate(each(nodes)),
-            Node::Repeat(node, min, max) => Node::Repeat(Box::new(node.without_places()), *min, *max),
-            Node::Group(_, node) => node.without_places(),
+            PatternNode::Look(_) => PatternNode::Concat(Vec::new()),
+            PatternNode::Concat(nodes) => PatternNode::Concat(each(nodes)),
+            PatternNode::Alternate(nodes) => PatternNode::Alternate(each(nodes)),
+            PatternNode::Repeat(node, min, max) => {
+                PatternNode::Repeat(Box::new(node.without_places()), *min, *max)
+            }
+            PatternNode::Group(_, node) => node.without_places(),
             other => other.clone(),
         }
     }
@@ -99,10 +103,12 @@ impl Node {
     /// True if the pattern contains a back-reference.
     pub(super) fn refers_back(&self) -> bool {
         match self {
-            Node::Back(_) => true,
-            Node::Concat(nodes) | Node::Alternate(nodes) => nodes.iter().any(Node::refers_back),
-            Node::Repeat(node, ..) | Node::Group(_, node) => node.refers_back(),
-            Node::Set(_) | Node::Byte(_) | Node::Look(_) => false,
+            PatternNode::Back(_) => true,
+            PatternNode::Concat(nodes) | PatternNode::Alternate(nodes) => {
+                nodes.iter().any(PatternNode::refers_back)
+            }
+            PatternNode::Repeat(node, ..) | PatternNode::Group(_, node) => node.refers_back(),
+            PatternNode::Set(_) | PatternNode::Byte(_) | PatternNode::Look(_) => false,
         }
     }
 }
@@ -116,7 +122,7 @@ pub(super) fn read(
     syntax: Syntax,
     alphabet: Alphabet,
     warnings: &mut Vec<PatternWarning>,
-) -> Result<Node, InvalidPattern> {
+) -> Result<PatternNode, InvalidPattern> {
     let extended = syntax == Syntax::Extended;
     let mut parser =
         Parser { text, at: 0, extended, alphabet, groups: 0, open: 0, closed: Vec::new(), warnings };
@@ -143,7 +149,7 @@ struct Parser<'a> {
 
 /// A lexical token; `Other` covers everything without a meaning in repetition or grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+enum PatternToken {
     Open,
     Close,
     Bar,
@@ -157,46 +163,46 @@ enum Token {
 
 impl Parser<'_> {
     /// Reads the rest of the text literally.
-    fn literal(&mut self) -> Node {
+    fn literal(&mut self) -> PatternNode {
         let mut nodes = Vec::new();
         while let Some(node) = self.character() {
             nodes.push(node);
         }
-        Node::Concat(nodes)
+        PatternNode::Concat(nodes)
     }
 
-    fn character(&mut self) -> Option<Node> {
+    fn character(&mut self) -> Option<PatternNode> {
         let (first, length) = self.alphabet.first(&self.text[self.at..])?;
         self.at += length;
-        Some(first.map_or_else(Node::Byte, |character| Node::Set(self.alphabet.one(character))))
+        Some(first.map_or_else(PatternNode::Byte, |character| PatternNode::Set(self.alphabet.one(character))))
     }
 
     /// Returns the token at the current position and its length.
-    fn token(&self) -> (Token, usize) {
+    fn token(&self) -> (PatternToken, usize) {
         let rest = &self.text[self.at..];
         let (byte, escaped, length) = match rest {
             [b'\\', byte, ..] => (*byte, true, 2),
             [byte, ..] => (*byte, false, 1),
-            [] => return (Token::Other, 0),
+            [] => return (PatternToken::Other, 0),
         };
         let token = match byte {
-            b'*' if !escaped => Token::Star,
-            b'(' if escaped != self.extended => Token::Open,
+            b'*' if !escaped => PatternToken::Star,
+            b'(' if escaped != self.extended => PatternToken::Open,
             // In extended syntax, a `)` without a group is literal.
-            b')' if escaped != self.extended && (self.open > 0 || !self.extended) => Token::Close,
-            b'|' if escaped != self.extended => Token::Bar,
-            b'+' if escaped != self.extended => Token::Plus,
-            b'?' if escaped != self.extended => Token::Question,
-            b'{' if escaped != self.extended => Token::Brace,
-            _ => Token::Other,
+            b')' if escaped != self.extended && (self.open > 0 || !self.extended) => PatternToken::Close,
+            b'|' if escaped != self.extended => PatternToken::Bar,
+            b'+' if escaped != self.extended => PatternToken::Plus,
+            b'?' if escaped != self.extended => PatternToken::Question,
+            b'{' if escaped != self.extended => PatternToken::Brace,
+            _ => PatternToken::Other,
         };
         (token, length)
     }
 
-    fn alternation(&mut self) -> Result<Node, InvalidPattern> {
+    fn alternation(&mut self) -> Result<PatternNode, InvalidPattern> {
         let before = self.closed.clone();
         let mut branches = vec![self.branch()?];
-        while let (Token::Bar, length) = self.token() {
+        while let (PatternToken::Bar, length) = self.token() {
             self.at += length;
             // Groups closed in one branch can be referenced within it and after the alternation,
             // but not in sibling branches.
@@ -204,37 +210,37 @@ impl Parser<'_> {
             branches.push(self.branch()?);
             self.closed.extend(others);
         }
-        Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternate(branches) })
+        Ok(if branches.len() == 1 { branches.remove(0) } else { PatternNode::Alternate(branches) })
     }
 
-    fn branch(&mut self) -> Result<Node, InvalidPattern> {
+    fn branch(&mut self) -> Result<PatternNode, InvalidPattern> {
         let mut nodes = Vec::new();
         let begin = self.at;
         while self.at < self.text.len() {
             match self.token().0 {
-                Token::Bar | Token::Close => break,
+                PatternToken::Bar | PatternToken::Close => break,
                 _ => {
                     let first = self.at == begin;
                     // Assertions don't end the start-of-branch context.
-                    let begins = nodes.iter().all(|node| matches!(node, Node::Look(_)));
+                    let begins = nodes.iter().all(|node| matches!(node, PatternNode::Look(_)));
                     let node = self.piece(first, begins)?;
                     nodes.push(node);
                 }
             }
         }
-        Ok(Node::Concat(nodes))
+        Ok(PatternNode::Concat(nodes))
     }
 
     /// Parses an atom and its repetitions. `first` is true for the first atom of a branch, `begins`
     /// if nothing before it can be repeated.
-    fn piece(&mut self, first: bool, begins: bool) -> Result<Node, InvalidPattern> {
+    fn piece(&mut self, first: bool, begins: bool) -> Result<PatternNode, InvalidPattern> {
         let mut node = if begins { self.beginning(first)? } else { self.atom(first)? };
         let is_nothing = match &node {
-            Node::Look(_) => begins,
-            Node::Concat(nodes) => nodes.is_empty(),
+            PatternNode::Look(_) => begins,
+            PatternNode::Concat(nodes) => nodes.is_empty(),
             _ => false,
         };
-        if matches!(node, Node::Look(_)) {
+        if matches!(node, PatternNode::Look(_)) {
             self.check_close()?;
         }
         let mut depth = 0;
@@ -248,22 +254,25 @@ impl Parser<'_> {
             if depth > DEPTH_MAX {
                 return Err(InvalidPattern::TooBig);
             }
-            node = Node::Repeat(Box::new(node), least, most);
+            node = PatternNode::Repeat(Box::new(node), least, most);
         }
         Ok(node)
     }
 
     /// Parses an atom where nothing before it can be repeated.
-    fn beginning(&mut self, first: bool) -> Result<Node, InvalidPattern> {
+    fn beginning(&mut self, first: bool) -> Result<PatternNode, InvalidPattern> {
         self.check_close()?;
         let (token, length) = self.token();
-        if !matches!(token, Token::Star | Token::Plus | Token::Question | Token::Brace) {
+        if !matches!(
+            token,
+            PatternToken::Star | PatternToken::Plus | PatternToken::Question | PatternToken::Brace
+        ) {
             return self.atom(first);
         }
         if !self.extended {
             // In basic syntax, an operator with nothing to repeat is literal.
             self.at += length - 1;
-            return Ok(self.character().unwrap_or(Node::Concat(Vec::new())));
+            return Ok(self.character().unwrap_or(PatternNode::Concat(Vec::new())));
         }
         let here = self.at;
         let is_one = self.repetition()?.is_some();
@@ -271,7 +280,7 @@ impl Parser<'_> {
         if !is_one {
             return self.atom(first);
         }
-        Ok(Node::Concat(Vec::new()))
+        Ok(PatternNode::Concat(Vec::new()))
     }
 
     /// Rejects a group that ends right after dangling repetitions: the C library consumes that `)`
@@ -286,12 +295,12 @@ impl Parser<'_> {
     }
 
     /// Warns about a dangling repetition operator.
-    fn warn_of(&mut self, token: Token) {
+    fn warn_of(&mut self, token: PatternToken) {
         self.warnings.extend(match token {
-            Token::Star => Some(PatternWarning::Star),
-            Token::Plus => Some(PatternWarning::Plus),
-            Token::Question => Some(PatternWarning::Question),
-            Token::Brace => Some(PatternWarning::Brace),
+            PatternToken::Star => Some(PatternWarning::Star),
+            PatternToken::Plus => Some(PatternWarning::Plus),
+            PatternToken::Question => Some(PatternWarning::Question),
+            PatternToken::Brace => Some(PatternWarning::Brace),
             _ => None,
         });
     }
@@ -300,10 +309,10 @@ impl Parser<'_> {
     fn repetition(&mut self) -> Result<Option<(u32, Option<u32>)>, InvalidPattern> {
         let (token, length) = self.token();
         let often = match token {
-            Token::Star => (0, None),
-            Token::Plus => (1, None),
-            Token::Question => (0, Some(1)),
-            Token::Brace => return self.interval(length),
+            PatternToken::Star => (0, None),
+            PatternToken::Plus => (1, None),
+            PatternToken::Question => (0, Some(1)),
+            PatternToken::Brace => return self.interval(length),
             _ => return Ok(None),
         };
         self.at += length;
@@ -348,8 +357,8 @@ impl Parser<'_> {
         Ok(Some((least, most)))
     }
 
-    fn atom(&mut self, first: bool) -> Result<Node, InvalidPattern> {
-        if let (Token::Open, length) = self.token() {
+    fn atom(&mut self, first: bool) -> Result<PatternNode, InvalidPattern> {
+        if let (PatternToken::Open, length) = self.token() {
             self.at += length;
             return self.group();
         }
@@ -360,19 +369,19 @@ impl Parser<'_> {
                 }
                 let (class, length) = bracket::read(rest, self.alphabet, BracketContext::Expression)?;
                 self.at += 1 + length;
-                Ok(Node::Set(class))
+                Ok(PatternNode::Set(class))
             }
             [b'.', ..] => {
                 self.at += 1;
-                Ok(Node::Set(self.alphabet.any()))
+                Ok(PatternNode::Set(self.alphabet.any()))
             }
             [b'^', ..] if self.extended || first => {
                 self.at += 1;
-                Ok(Node::Look(Look::StartLF))
+                Ok(PatternNode::Look(Look::StartLF))
             }
             [b'$', ..] if self.extended || self.ends_after(1) => {
                 self.at += 1;
-                Ok(Node::Look(Look::EndLF))
+                Ok(PatternNode::Look(Look::EndLF))
             }
             [b'\\'] => Err(InvalidPattern::TrailingBackslash),
             [b'\\', byte, ..] => {
@@ -382,10 +391,10 @@ impl Parser<'_> {
                         self.at += 1;
                         Ok(node)
                     }
-                    None => Ok(self.character().unwrap_or(Node::Concat(Vec::new()))),
+                    None => Ok(self.character().unwrap_or(PatternNode::Concat(Vec::new()))),
                 }
             }
-            _ => Ok(self.character().unwrap_or(Node::Concat(Vec::new()))),
+            _ => Ok(self.character().unwrap_or(PatternNode::Concat(Vec::new()))),
         }
     }
 
@@ -395,32 +404,33 @@ impl Parser<'_> {
         rest.is_empty() || rest.starts_with(b"\\)") || rest.starts_with(b"\\|")
     }
 
-    fn escape(&self, byte: u8) -> Result<Option<Node>, InvalidPattern> {
-        let words = |look: Look, ascii: Look| Node::Look(if self.alphabet.utf8 { look } else { ascii });
+    fn escape(&self, byte: u8) -> Result<Option<PatternNode>, InvalidPattern> {
+        let words =
+            |look: Look, ascii: Look| PatternNode::Look(if self.alphabet.utf8 { look } else { ascii });
         Ok(Some(match byte {
             b'<' => words(Look::WordStartUnicode, Look::WordStartAscii),
             b'>' => words(Look::WordEndUnicode, Look::WordEndAscii),
             b'b' => words(Look::WordUnicode, Look::WordAscii),
             b'B' => words(Look::WordUnicodeNegate, Look::WordAsciiNegate),
             // In GNU grep, each line is a buffer of its own.
-            b'`' => Node::Look(Look::StartLF),
-            b'\'' => Node::Look(Look::EndLF),
-            b'w' => Node::Set(self.alphabet.class(b"word")),
-            b'W' => Node::Set(self.alphabet.class_complement(b"word")),
-            b's' => Node::Set(self.alphabet.class(b"space")),
-            b'S' => Node::Set(self.alphabet.class_complement(b"space")),
+            b'`' => PatternNode::Look(Look::StartLF),
+            b'\'' => PatternNode::Look(Look::EndLF),
+            b'w' => PatternNode::Set(self.alphabet.class(b"word")),
+            b'W' => PatternNode::Set(self.alphabet.class_complement(b"word")),
+            b's' => PatternNode::Set(self.alphabet.class(b"space")),
+            b'S' => PatternNode::Set(self.alphabet.class_complement(b"space")),
             b'1'..=b'9' => {
                 let number = usize::from(byte - b'0');
                 if !self.closed.contains(&number) {
                     return Err(InvalidPattern::InvalidBackReference);
                 }
-                Node::Back(number)
+                PatternNode::Back(number)
             }
             _ => return Ok(None),
         }))
     }
 
-    fn group(&mut self) -> Result<Node, InvalidPattern> {
+    fn group(&mut self) -> Result<PatternNode, InvalidPattern> {
         self.groups += 1;
         self.open += 1;
         if self.open > DEPTH_MAX {
@@ -428,10 +438,10 @@ impl Parser<'_> {
         }
         let number = self.groups;
         let node = self.alternation()?;
-        let (Token::Close, length) = self.token() else { return Err(InvalidPattern::UnmatchedOpen) };
+        let (PatternToken::Close, length) = self.token() else { return Err(InvalidPattern::UnmatchedOpen) };
         self.at += length;
         self.open -= 1;
         self.closed.push(number);
-        Ok(Node::Group(number, Box::new(node)))
+        Ok(PatternNode::Group(number, Box::new(node)))
     }
 }

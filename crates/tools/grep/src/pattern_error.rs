@@ -1,4 +1,4 @@
-//! What is wrong with patterns.
+//! Errors in patterns.
 
 use std::fmt;
 

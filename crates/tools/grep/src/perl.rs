@@ -7,13 +7,13 @@
 
 use std::ops::Range;
 
-use haul_sys::pcre2::{Failure, Matching, Pattern, PatternOptions};
+use haul_sys::pcre2::{CompiledPattern, MatchFailure, Matching, PatternOptions};
 
 use super::PatternError;
 use super::query::{Extent, Query};
 
 pub(super) struct Perl {
-    pattern: Pattern,
+    pattern: CompiledPattern,
     utf8: bool,
     terminator: u8,
 }
@@ -38,7 +38,7 @@ impl Perl {
         };
         let whole = query.extent == Extent::Line;
         let options = PatternOptions { utf8: query.utf8, ignore_case: query.ignore_case, whole };
-        let pattern = Pattern::new(&text, options)?;
+        let pattern = CompiledPattern::new(&text, options)?;
         Ok(Self { pattern, utf8: query.utf8, terminator: query.alphabet().terminator })
     }
 
@@ -53,7 +53,7 @@ impl Perl {
         matching: &mut Matching,
         text: &[u8],
         mut from: usize,
-    ) -> Result<Option<Range<usize>>, Failure> {
+    ) -> Result<Option<Range<usize>>, MatchFailure> {
         while from < text.len() {
             let content = memchr::memchr(self.terminator, &text[from..]).map_or(text.len(), |end| from + end);
             let next = text.len().min(content + 1);
@@ -71,7 +71,7 @@ impl Perl {
         matching: &mut Matching,
         line: &[u8],
         from: usize,
-    ) -> Result<Option<Range<usize>>, Failure> {
+    ) -> Result<Option<Range<usize>>, MatchFailure> {
         // PCRE2 refuses to start inside a character. GNU grep skips stray bytes and hides what is
         // before them from look-behind.
         let strays = line[from..].iter().take_while(|byte| self.utf8 && begins_no_character(**byte)).count();

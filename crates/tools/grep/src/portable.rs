@@ -5,7 +5,7 @@ use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{Context, DirNode, Entry, Job, Kind};
 use haul_sys::Error;
 
-use super::{Grep, GrepKind, GrepOptions, Place, PlaceKind};
+use super::{Grep, GrepKind, GrepOptions, PlaceKind, SearchDirectory};
 
 impl Distributed for Grep {
     const NAME: &'static str = "grep";
@@ -40,12 +40,12 @@ impl Distributed for Grep {
         true
     }
 
-    fn pack(&self, own: &Place) -> Vec<u8> {
+    fn pack(&self, own: &SearchDirectory) -> Vec<u8> {
         postcard::to_stdvec(&(own.index, own.kind)).unwrap_or_default()
     }
 
-    fn unpack(&self, packed: &[u8], _: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
+    fn unpack(&self, packed: &[u8], _: &ItemReceiver<'_>) -> Result<SearchDirectory, (Vec<u8>, Error)> {
         let (index, kind) = postcard::from_bytes(packed).unwrap_or((0, PlaceKind::Plain));
-        Ok(Place { index, kind })
+        Ok(SearchDirectory { index, kind })
     }
 }

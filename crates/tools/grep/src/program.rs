@@ -3,14 +3,14 @@
 
 use regex_syntax::hir::{Class, Look};
 
-use super::pattern::Node;
+use super::pattern::PatternNode;
 
 /// Number of groups that can be referenced, counting group 0.
 const GROUPS: usize = 10;
 
 /// One instruction. Targets are instruction indices.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum Instruction {
     /// Consumes a character of a set.
     Set(Class),
     /// Consumes a byte that is not part of a character.
@@ -38,8 +38,8 @@ pub(super) enum Step {
 
 /// A pattern as a flat program.
 #[derive(Debug)]
-pub(super) struct Program {
-    pub(super) steps: Vec<Step>,
+pub(super) struct PatternProgram {
+    pub(super) steps: Vec<Instruction>,
     /// For each instruction, a bit set of the slots that may still be read.
     pub(super) live: Vec<u16>,
     /// Number of slots: groups that are referenced.
@@ -48,32 +48,32 @@ pub(super) struct Program {
     pub(super) counters: usize,
 }
 
-impl Program {
-    pub(super) fn new(node: &Node) -> Self {
+impl PatternProgram {
+    pub(super) fn new(node: &PatternNode) -> Self {
         let mut referred = Vec::new();
         note_references(node, &mut referred);
         let mut writer = Writer { steps: Vec::new(), referred, counters: 0 };
         writer.write(node);
-        writer.steps.push(Step::Match);
+        writer.steps.push(Instruction::Match);
         let live = live(&writer.steps);
         Self { live, slots: writer.referred.len(), counters: writer.counters, steps: writer.steps }
     }
 }
 
 /// Collects the groups that back-references name.
-fn note_references(node: &Node, referred: &mut Vec<usize>) {
+fn note_references(node: &PatternNode, referred: &mut Vec<usize>) {
     match node {
-        Node::Back(number) if *number < GROUPS && !referred.contains(number) => referred.push(*number),
-        Node::Concat(nodes) | Node::Alternate(nodes) => {
+        PatternNode::Back(number) if *number < GROUPS && !referred.contains(number) => referred.push(*number),
+        PatternNode::Concat(nodes) | PatternNode::Alternate(nodes) => {
             nodes.iter().for_each(|node| note_references(node, referred));
         }
-        Node::Repeat(node, ..) | Node::Group(_, node) => note_references(node, referred),
-        Node::Back(_) | Node::Set(_) | Node::Byte(_) | Node::Look(_) => {}
+        PatternNode::Repeat(node, ..) | PatternNode::Group(_, node) => note_references(node, referred),
+        PatternNode::Back(_) | PatternNode::Set(_) | PatternNode::Byte(_) | PatternNode::Look(_) => {}
     }
 }
 
 struct Writer {
-    steps: Vec<Step>,
+    steps: Vec<Instruction>,
     referred: Vec<usize>,
     counters: usize,
 }
@@ -83,43 +83,43 @@ impl Writer {
         self.referred.iter().position(|referred| *referred == group)
     }
 
-    fn write(&mut self, node: &Node) {
+    fn write(&mut self, node: &PatternNode) {
         match node {
-            Node::Set(class) => self.steps.push(Step::Set(class.clone())),
-            Node::Byte(byte) => self.steps.push(Step::Byte(*byte)),
-            Node::Look(look) => self.steps.push(Step::Look(*look)),
-            Node::Concat(nodes) => nodes.iter().for_each(|node| self.write(node)),
-            Node::Alternate(nodes) => self.alternate(nodes),
-            Node::Repeat(node, least, most) => self.repeat(node, *least, *most),
-            Node::Group(number, node) => match self.slot(*number) {
+            PatternNode::Set(class) => self.steps.push(Instruction::Set(class.clone())),
+            PatternNode::Byte(byte) => self.steps.push(Instruction::Byte(*byte)),
+            PatternNode::Look(look) => self.steps.push(Instruction::Look(*look)),
+            PatternNode::Concat(nodes) => nodes.iter().for_each(|node| self.write(node)),
+            PatternNode::Alternate(nodes) => self.alternate(nodes),
+            PatternNode::Repeat(node, least, most) => self.repeat(node, *least, *most),
+            PatternNode::Group(number, node) => match self.slot(*number) {
                 Some(slot) => {
-                    self.steps.push(Step::Open(slot));
+                    self.steps.push(Instruction::Open(slot));
                     self.write(node);
-                    self.steps.push(Step::Close(slot));
+                    self.steps.push(Instruction::Close(slot));
                 }
                 None => self.write(node),
             },
-            Node::Back(number) => self.steps.extend(self.slot(*number).map(Step::Back)),
+            PatternNode::Back(number) => self.steps.extend(self.slot(*number).map(Instruction::Back)),
         }
     }
 
-    fn alternate(&mut self, nodes: &[Node]) {
+    fn alternate(&mut self, nodes: &[PatternNode]) {
         let branch = self.steps.len();
-        self.steps.push(Step::Branch(Vec::new()));
+        self.steps.push(Instruction::Branch(Vec::new()));
         let (mut begins, mut ends) = (Vec::new(), Vec::new());
         for node in nodes {
             begins.push(self.steps.len());
             self.write(node);
             ends.push(self.steps.len());
             // A placeholder for the jump, whose target isn't known yet.
-            self.steps.push(Step::Match);
+            self.steps.push(Instruction::Match);
         }
         let out = self.steps.len();
-        self.steps[branch] = Step::Branch(begins);
-        ends.into_iter().for_each(|end| self.steps[end] = Step::Jump(out));
+        self.steps[branch] = Instruction::Branch(begins);
+        ends.into_iter().for_each(|end| self.steps[end] = Instruction::Jump(out));
     }
 
-    fn repeat(&mut self, node: &Node, least: u32, most: Option<u32>) {
+    fn repeat(&mut self, node: &PatternNode, least: u32, most: Option<u32>) {
         let begin = self.steps.len();
         let counter = match (least, most) {
             (_, Some(0)) => return,
@@ -131,37 +131,37 @@ impl Writer {
             }
         };
         // A placeholder, likewise.
-        self.steps.push(Step::Match);
+        self.steps.push(Instruction::Match);
         self.write(node);
         // `?` is not repeated.
         if most != Some(1) || counter.is_some() {
-            self.steps.push(Step::Jump(begin));
+            self.steps.push(Instruction::Jump(begin));
         }
         let out = self.steps.len();
         self.steps[begin] = match counter {
-            Some(counter) => Step::Loop { counter, least, most, out },
-            None => Step::Split(out),
+            Some(counter) => Instruction::Loop { counter, least, most, out },
+            None => Instruction::Split(out),
         };
     }
 }
 
 /// Computes, for each instruction, the slots that may be read before they are next written. States
 /// that differ only in dead slots are the same state.
-fn live(steps: &[Step]) -> Vec<u16> {
+fn live(steps: &[Instruction]) -> Vec<u16> {
     let mut live = vec![0_u16; steps.len()];
     loop {
         let mut changed = false;
         for (at, step) in steps.iter().enumerate().rev() {
             let next = live.get(at + 1).copied().unwrap_or(0);
             let now = match step {
-                Step::Jump(to) => live[*to],
-                Step::Split(to) | Step::Loop { out: to, .. } => next | live[*to],
-                Step::Branch(to) => to.iter().fold(0, |all, to| all | live[*to]),
-                Step::Open(slot) => next & !(1 << slot),
+                Instruction::Jump(to) => live[*to],
+                Instruction::Split(to) | Instruction::Loop { out: to, .. } => next | live[*to],
+                Instruction::Branch(to) => to.iter().fold(0, |all, to| all | live[*to]),
+                Instruction::Open(slot) => next & !(1 << slot),
                 // Reads the start that `Open` recorded.
-                Step::Close(slot) | Step::Back(slot) => next | 1 << slot,
-                Step::Match => 0,
-                Step::Set(_) | Step::Byte(_) | Step::Look(_) => next,
+                Instruction::Close(slot) | Instruction::Back(slot) => next | 1 << slot,
+                Instruction::Match => 0,
+                Instruction::Set(_) | Instruction::Byte(_) | Instruction::Look(_) => next,
             };
             changed |= now != live[at];
             live[at] = now;

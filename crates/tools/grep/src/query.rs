@@ -1,10 +1,10 @@
-//! What a search looks for: the patterns, their syntax, and how much of a line must match.
+//! A query: the patterns, their syntax, and the part of a line that must match.
 
 use haul_patterns::bracket::Alphabet;
 
 use super::pattern::Syntax;
 
-/// How much of a line must match.
+/// The part of a line that must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Extent {
     /// Any part.
@@ -24,7 +24,7 @@ pub struct Query {
     pub syntax: Syntax,
     /// True if case is ignored.
     pub ignore_case: bool,
-    /// How much of a line must match.
+    /// The part of a line that must match.
     pub extent: Extent,
     /// True if text is UTF-8; otherwise every byte is a character.
     pub utf8: bool,

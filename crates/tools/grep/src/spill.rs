@@ -30,23 +30,23 @@ struct Unnamed {
 }
 
 /// Where a waiting result is stored.
-pub(super) enum Waits {
+pub(super) enum WaitingResult {
     Here(Vec<u8>),
     There(Range<u64>),
 }
 
 impl Spill {
-    pub(super) fn keep(&mut self, bytes: Vec<u8>) -> Waits {
+    pub(super) fn keep(&mut self, bytes: Vec<u8>) -> WaitingResult {
         if self.kept + bytes.len() <= KEPT_BYTES || self.refused {
             self.kept += bytes.len();
-            return Waits::Here(bytes);
+            return WaitingResult::Here(bytes);
         }
         match self.put(&bytes) {
-            Ok(range) => Waits::There(range),
+            Ok(range) => WaitingResult::There(range),
             Err(_) => {
                 self.refused = true;
                 self.kept += bytes.len();
-                Waits::Here(bytes)
+                WaitingResult::Here(bytes)
             }
         }
     }
@@ -66,11 +66,11 @@ impl Spill {
     ///
     /// # Errors
     /// If the file can't be read.
-    pub(super) fn take(&mut self, waits: Waits) -> Result<Vec<u8>, Error> {
+    pub(super) fn take(&mut self, waits: WaitingResult) -> Result<Vec<u8>, Error> {
         match (waits, &self.file) {
-            (Waits::There(range), Some(file)) => file.get(range),
-            (Waits::There(_), None) => Ok(Vec::new()),
-            (Waits::Here(bytes), _) => {
+            (WaitingResult::There(range), Some(file)) => file.get(range),
+            (WaitingResult::There(_), None) => Ok(Vec::new()),
+            (WaitingResult::Here(bytes), _) => {
                 self.kept -= bytes.len();
                 Ok(bytes)
             }

@@ -8,7 +8,7 @@ use haul_sys::{
 };
 
 use super::Grep;
-use super::content::{Stream, Until};
+use super::content::{ContentStream, Until};
 use super::page::JUDGED_BYTES;
 
 // GNU grep's, since binary content is judged per read.
@@ -34,7 +34,7 @@ impl Grep {
         source: impl AsFd,
         status: &Stat,
     ) -> Stopped {
-        let mut stream = Stream::new(self.page(entry, Some(status)));
+        let mut stream = ContentStream::new(self.page(entry, Some(status)));
         let mut buffer = vec![0; READ_BYTES];
         let (mut room, mut left) = (READ_BYTES, bytes_left(&source, status));
         let mut seems_empty = status.kind == FileType::Regular && status.size == 0;
@@ -63,7 +63,7 @@ impl Grep {
                 }
             }
             if !stream.page.out.is_empty() {
-                self.tell_some(cx, entry, &mut stream.page);
+                self.emit_part(cx, entry, &mut stream.page);
             }
         }
         self.with_scratch(|scratch| {
@@ -71,7 +71,7 @@ impl Grep {
         });
         let (line_end, is_early) = (stream.page.end, !is_ended && left != Some(0));
         has_failed |= stream.page.given_up.is_some();
-        self.tell(cx, entry, stream.page);
+        self.emit_page(cx, entry, stream.page);
         Stopped { line_end, is_early, has_failed }
     }
 

@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex};
 use haul_flow::{Entry, Problem, lock};
 
 use super::Grep;
-use super::options::Order;
+use super::options::ResultOrder;
 
 pub(super) struct Turns {
-    order: Order,
-    state: Mutex<State>,
+    order: ResultOrder,
+    state: Mutex<TurnState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TurnState {
     waiting: Vec<Entry<Grep>>,
     /// True while a large file is being searched or is about to be.
     busy: bool,
@@ -37,14 +37,14 @@ struct State {
 
 /// Entries and problems that become ready when an operand completes.
 #[derive(Default)]
-pub(super) struct Ended {
+pub(super) struct CompletedOperand {
     pub(super) next: Vec<Entry<Grep>>,
     /// Problems to report, with their operands.
     pub(super) problems: Vec<(usize, Problem)>,
 }
 
 impl Turns {
-    pub(super) fn new(order: Order) -> Self {
+    pub(super) fn new(order: ResultOrder) -> Self {
         Self { order, state: Mutex::default() }
     }
 
@@ -93,7 +93,7 @@ impl Turns {
     }
 
     /// Returns the problem if all earlier operands are complete; otherwise holds it until they are.
-    pub(super) fn tells_now(&self, index: usize, problem: Problem) -> Option<Problem> {
+    pub(super) fn reports_now(&self, index: usize, problem: Problem) -> Option<Problem> {
         let mut state = lock(&self.state);
         if index <= state.index {
             return Some(problem);
@@ -103,7 +103,7 @@ impl Turns {
     }
 
     /// Called when everything below an operand is complete. Returns what becomes ready.
-    pub(super) fn end(&self, index: usize) -> Ended {
+    pub(super) fn end(&self, index: usize) -> CompletedOperand {
         let mut state = lock(&self.state);
         state.over.insert(index);
         while {
@@ -117,15 +117,15 @@ impl Turns {
         let mut next: Vec<_> = state.held.extract_if(.., is_held_no_more).collect();
         let problems = state.problems.extract_if(.., |(of, _)| *of <= index).collect();
         next.extend(self.give(&mut state));
-        Ended { next, problems }
+        CompletedOperand { next, problems }
     }
 
-    fn is_next(&self, state: &State, entry: &Entry<Grep>) -> bool {
+    fn is_next(&self, state: &TurnState, entry: &Entry<Grep>) -> bool {
         // A rank can't know which operands are complete elsewhere, so it doesn't wait.
-        self.order != Order::Named || entry.node.owner.is_some() || entry.node.own.index == state.index
+        self.order != ResultOrder::Named || entry.node.owner.is_some() || entry.node.own.index == state.index
     }
 
-    fn give(&self, state: &mut State) -> Option<Entry<Grep>> {
+    fn give(&self, state: &mut TurnState) -> Option<Entry<Grep>> {
         if state.busy {
             return None;
         }
@@ -137,7 +137,7 @@ impl Turns {
     }
 }
 
-impl State {
+impl TurnState {
     fn is_given_to(&self, entry: &Entry<Grep>) -> bool {
         self.given
             .as_ref()

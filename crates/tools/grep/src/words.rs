@@ -36,9 +36,9 @@ struct Closely {
 }
 
 /// A worker's scratch space for a [`Words`].
-pub(super) struct Cache {
+pub(super) struct WordsCache {
     whole: meta::Cache,
-    plain: longest::Cache,
+    plain: longest::LongestCache,
 }
 
 /// The engine that matches regardless of word boundaries, and its scratch space.
@@ -61,8 +61,8 @@ impl Words {
         Ok(Self { whole: regex(whole, alphabet)?, closely })
     }
 
-    pub(super) fn cache(&self) -> Cache {
-        Cache { whole: self.whole.create_cache(), plain: longest::Cache::default() }
+    pub(super) fn cache(&self) -> WordsCache {
+        WordsCache { whole: self.whole.create_cache(), plain: longest::LongestCache::default() }
     }
 
     /// Returns the exact method if the engine's answer may differ on this range.
@@ -76,7 +76,7 @@ impl Words {
     pub(super) fn are_in(
         &self,
         plain: Plain<'_>,
-        cache: &mut Cache,
+        cache: &mut WordsCache,
         text: &[u8],
         line: Range<usize>,
     ) -> bool {
@@ -94,7 +94,7 @@ impl Words {
     pub(super) fn first(
         &self,
         plain: Plain<'_>,
-        cache: &mut Cache,
+        cache: &mut WordsCache,
         text: &[u8],
         within: Range<usize>,
     ) -> Option<(Range<usize>, bool)> {
@@ -112,7 +112,7 @@ impl Closely {
     fn first(
         &self,
         (plain, plain_cache): Plain<'_>,
-        cache: &mut longest::Cache,
+        cache: &mut longest::LongestCache,
         text: &[u8],
         within: Range<usize>,
     ) -> Option<Range<usize>> {

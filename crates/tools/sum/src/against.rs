@@ -9,18 +9,18 @@ use std::ffi::CStr;
 use std::sync::Mutex;
 
 use haul_digest::Algorithm;
-use haul_flow::{Config, Entry, Executor, Line, Problem, Report, Session, Status, lock};
+use haul_flow::{Config, Entry, Executor, OutputLine, Problem, Reporter, Session, Status, lock};
 use haul_sys::{Fd, FileType, c_string, stat_path};
 
 use super::checks::{Checks, Manifest, read_manifest};
-use super::options::{CheckOptions, Named, Options, Printed};
-use super::place::Place;
-use super::task::Verdict;
+use super::options::{CheckOptions, Options, Printed, SumOperand};
+use super::place::DirectoryRole;
+use super::task::CheckVerdict;
 use super::{SumKind, Summer, Use};
 
 /// The result of comparing a tree with a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ManifestComparison {
     /// The tree has the files of the manifest and no others.
     Same,
     /// Something differs, which was listed.
@@ -29,7 +29,7 @@ pub enum Comparison {
     Failure,
 }
 
-/// How a tree is compared with a manifest.
+/// Options of a comparison of a tree with a manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompareOptions {
     /// Algorithm of hashes that don't name theirs.
@@ -67,8 +67,8 @@ pub fn compare_by(
     (manifest_path, tree): (&CStr, &CStr),
     options: &CompareOptions,
     config: &Config,
-    report: &dyn Report,
-) -> Result<Comparison, Problem> {
+    report: &dyn Reporter,
+) -> Result<ManifestComparison, Problem> {
     let seen = stat_path::<&Fd>(None, tree, true)
         .map_err(|cause| Summer::unread(tree.to_bytes().to_vec(), cause))?;
     if seen.kind != FileType::Directory {
@@ -76,7 +76,7 @@ pub fn compare_by(
     }
     let session = Session::begin(config, report)?;
     let check = CheckOptions { hint: options.hint, printed: Printed::BadLines, strict: true };
-    let mut manifest = read_manifest(&Named::Path(manifest_path.to_owned()), &check, report);
+    let mut manifest = read_manifest(&SumOperand::Path(manifest_path.to_owned()), &check, report);
     let root = Root::of(tree);
     let bad_names = root.place(&mut manifest);
     for name in &bad_names {
@@ -85,25 +85,25 @@ pub fn compare_by(
     let is_readable = manifest.is_usable() && bad_names.is_empty();
     if !is_readable && manifest.paths().next().is_none() {
         // With nothing to compare with, everything would be listed as missing from it.
-        return Ok(Comparison::Failure);
+        return Ok(ManifestComparison::Failure);
     }
     let known = manifest.paths().map(Box::from).collect();
     let of_run = Options { dereference: options.dereference, ignore_missing: true, ..Options::default() };
     let tool = Summer::new(of_run.clone(), Use::Check(Checks::collecting(manifest)));
-    let Use::Check(checks) = &tool.usage else { return Ok(Comparison::Failure) };
+    let Use::Check(checks) = &tool.usage else { return Ok(ManifestComparison::Failure) };
     let mut status = session.run(executor, &tool, Vec::new(), checks.operands(&session));
     let mut differences = Vec::new();
     let mut is_read = true;
     for (path, verdict) in checks.collected() {
         match verdict {
-            Verdict::Same => {}
-            Verdict::Unreadable => is_read = false,
-            Verdict::Differs | Verdict::Missing => differences.push((path, Some(verdict))),
+            CheckVerdict::Same => {}
+            CheckVerdict::Unreadable => is_read = false,
+            CheckVerdict::Differs | CheckVerdict::Missing => differences.push((path, Some(verdict))),
         }
     }
     let unlisted = Unlisted { known, found: Mutex::default() };
     let walk = Summer::new(of_run, Use::Names(unlisted));
-    let operand = session.operand(&c_string(&root.operand), Place::Below(0))?;
+    let operand = session.operand(&c_string(&root.operand), DirectoryRole::Below(0))?;
     status = status.max(session.run_alone(&walk, [operand]));
     if let Use::Names(unlisted) = &walk.usage {
         let found = std::mem::take(&mut *lock(&unlisted.found));
@@ -119,9 +119,9 @@ pub fn compare_by(
         }
     }
     Ok(match (is_readable && is_read && status == Status::Success, differences.is_empty()) {
-        (false, _) => Comparison::Failure,
-        (true, true) => Comparison::Same,
-        (true, false) => Comparison::Different,
+        (false, _) => ManifestComparison::Failure,
+        (true, true) => ManifestComparison::Same,
+        (true, false) => ManifestComparison::Different,
     })
 }
 
@@ -162,18 +162,18 @@ impl Root {
     }
 
     /// Words a difference, like `diff -rq`.
-    fn line(&self, path: &[u8], verdict: Option<Verdict>, manifest: &CStr) -> Line {
+    fn line(&self, path: &[u8], verdict: Option<CheckVerdict>, manifest: &CStr) -> OutputLine {
         let manifest = manifest.to_bytes().to_vec();
         match verdict {
             None => {
                 let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                 let directory = if slash == 0 { &path[..1] } else { &path[..slash] };
-                Line::new(SumKind::OnlyIn, vec![directory.to_vec(), path[slash + 1..].to_vec()])
+                OutputLine::new(SumKind::OnlyIn, vec![directory.to_vec(), path[slash + 1..].to_vec()])
             }
-            Some(Verdict::Missing) => {
-                Line::new(SumKind::OnlyIn, vec![manifest, path[self.prefix.len()..].to_vec()])
+            Some(CheckVerdict::Missing) => {
+                OutputLine::new(SumKind::OnlyIn, vec![manifest, path[self.prefix.len()..].to_vec()])
             }
-            Some(_) => Line::new(SumKind::DiffersFrom, vec![path.to_vec(), manifest]),
+            Some(_) => OutputLine::new(SumKind::DiffersFrom, vec![path.to_vec(), manifest]),
         }
     }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
-use haul_digest::manifest::{ExpectedHash, ManifestEntry, ParseError, ManifestLine, Parser};
-use haul_flow::{FlowKind, Operand, Problem, Report, Session, Split, Standard, lock};
-use haul_sys::{EntryType, Errno, Error, Fd, Names, Open, c_string, open_path, read_on, standard_input};
+use haul_digest::manifest::{ExpectedHash, ManifestEntry, ManifestLine, ParseError, Parser};
+use haul_flow::{FlowKind, Operand, Problem, Reporter, Session, Split, Standard, lock};
+use haul_sys::{EntryType, Errno, Error, Fd, NameArena, Open, c_string, open_path, read_on, standard_input};
 
-use super::options::{CheckOptions, Named, Printed};
-use super::place::{Group, Place};
-use super::task::Verdict;
+use super::options::{CheckOptions, Printed, SumOperand};
+use super::place::{DirectoryRole, Group};
+use super::task::CheckVerdict;
 use super::{SumKind, Summer};
 
 /// Bytes read from a manifest at once.
@@ -26,9 +26,9 @@ pub(super) struct Checks {
     /// True if missing files are passed over.
     ignores_missing: bool,
     manifests: Vec<Manifest>,
-    state: Mutex<State>,
+    state: Mutex<CheckState>,
     /// Verdicts, if they are kept.
-    collected: Option<Mutex<Vec<(u64, Verdict)>>>,
+    collected: Option<Mutex<Vec<(u64, CheckVerdict)>>>,
 }
 
 /// A manifest that was read.
@@ -36,33 +36,33 @@ pub(super) struct Manifest {
     name: Vec<u8>,
     /// True if it comes from standard input, which then can't be a file that it lists.
     is_input: bool,
-    records: Vec<Record>,
+    records: Vec<CheckRecord>,
     /// Number of lines that can't be used.
     bad_lines: u64,
     /// False if it could not be read to its end.
     is_whole: bool,
 }
 
-struct Record {
+struct CheckRecord {
     path: Box<[u8]>,
     expected: ExpectedHash,
 }
 
 #[derive(Default)]
-struct State {
+struct CheckState {
     /// Verdicts that wait for those before them.
-    waiting: BTreeMap<u64, Verdict>,
+    waiting: BTreeMap<u64, CheckVerdict>,
     /// The manifest, and the record in it, that is due next; and the number of that record.
     manifest: usize,
     index: usize,
     number: u64,
-    counts: Counts,
+    counts: VerdictCounts,
     has_failed: bool,
 }
 
 /// Verdicts on the records of one manifest.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct VerdictCounts {
     same: u64,
     differ: u64,
     unreadable: u64,
@@ -71,16 +71,17 @@ struct Counts {
 impl Checks {
     /// Reads the manifests.
     pub(super) fn read(
-        named: &[Named],
+        named: &[SumOperand],
         options: CheckOptions,
         ignores_missing: bool,
-        report: &dyn Report,
+        report: &dyn Reporter,
     ) -> Self {
         let manifests = named.iter().map(|named| read_manifest(named, &options, report)).collect();
         Self { options, ignores_missing, manifests, state: Mutex::default(), collected: None }
     }
 
-    /// Prints nothing, and keeps the verdicts. Files that don't exist are [`Verdict::Missing`].
+    /// Prints nothing, and keeps the verdicts. Files that don't exist are
+    /// [`CheckVerdict::Missing`].
     pub(super) fn collecting(manifest: Manifest) -> Self {
         Self {
             options: CheckOptions { printed: Printed::Nothing, ..CheckOptions::default() },
@@ -92,17 +93,17 @@ impl Checks {
     }
 
     /// Returns the verdicts that were kept, with their files.
-    pub(super) fn collected(&self) -> Vec<(Vec<u8>, Verdict)> {
+    pub(super) fn collected(&self) -> Vec<(Vec<u8>, CheckVerdict)> {
         let collected = self.collected.iter().flat_map(|collected| std::mem::take(&mut *lock(collected)));
         collected.filter_map(|(number, verdict)| Some((self.path(number)?, verdict))).collect()
     }
 
     /// Returns the files of all records as operands of a run, in order. The verdict is decided here
     /// on those whose directory can't be opened.
-    pub(super) fn operands(&self, session: &Session<'_>) -> Vec<Operand<Place>> {
-        let mut open: Option<(Vec<u8>, Group, Names)> = None;
+    pub(super) fn operands(&self, session: &Session<'_>) -> Vec<Operand<DirectoryRole>> {
+        let mut open: Option<(Vec<u8>, Group, NameArena)> = None;
         let mut operands = Vec::new();
-        let mut close = |(place, group, names): (Vec<u8>, Group, Names)| {
+        let mut close = |(place, group, names): (Vec<u8>, Group, NameArena)| {
             operands.extend(self.operand(session, &place, group, names));
         };
         let records = self.manifests.iter().flat_map(|manifest| &manifest.records);
@@ -116,7 +117,7 @@ impl Checks {
                 let mut group = Group::default();
                 group.add(c".", number, &record.expected);
                 group.is_input = true;
-                close((Vec::new(), group, Names::of(c".", EntryType::Unknown)));
+                close((Vec::new(), group, NameArena::of(c".", EntryType::Unknown)));
                 continue;
             }
             if let Some((place, group, names)) = &mut open
@@ -129,7 +130,7 @@ impl Checks {
             open.take().into_iter().for_each(&mut close);
             let mut group = Group::default();
             group.add(&name, number, &record.expected);
-            open = Some((split.display.to_vec(), group, Names::of(&name, EntryType::Unknown)));
+            open = Some((split.display.to_vec(), group, NameArena::of(&name, EntryType::Unknown)));
         }
         open.take().into_iter().for_each(&mut close);
         operands
@@ -140,11 +141,11 @@ impl Checks {
         session: &Session<'_>,
         place: &[u8],
         group: Group,
-        names: Names,
-    ) -> Option<Operand<Place>> {
+        names: NameArena,
+    ) -> Option<Operand<DirectoryRole>> {
         let path = c_string(&[place, b"."].concat());
         match Split::of(&path).hold(&session.cache) {
-            Ok(place) => Some(Operand { place, names, own: Place::Listed(Arc::new(group)) }),
+            Ok(place) => Some(Operand { place, names, own: DirectoryRole::Listed(Arc::new(group)) }),
             Err(cause) => {
                 let is_missing = self.ignores_missing && is_missing(&cause);
                 for number in group.numbers() {
@@ -152,7 +153,7 @@ impl Checks {
                         let problem = Problem::new(FlowKind::CannotStat).naming(path);
                         session.report.problem(problem.because(cause.clone()));
                     }
-                    let verdict = if is_missing { Verdict::Missing } else { Verdict::Unreadable };
+                    let verdict = if is_missing { CheckVerdict::Missing } else { CheckVerdict::Unreadable };
                     self.take(session.report, number, verdict);
                 }
                 None
@@ -174,17 +175,17 @@ impl Checks {
 
     /// True if a file with this verdict counts as done. A difference is what a comparison looks
     /// for; in a check it is a failure.
-    pub(super) fn is_done(&self, verdict: Verdict) -> bool {
+    pub(super) fn is_done(&self, verdict: CheckVerdict) -> bool {
         match verdict {
-            Verdict::Same => true,
-            Verdict::Differs => self.collected.is_some(),
-            Verdict::Unreadable | Verdict::Missing => false,
+            CheckVerdict::Same => true,
+            CheckVerdict::Differs => self.collected.is_some(),
+            CheckVerdict::Unreadable | CheckVerdict::Missing => false,
         }
     }
 
     /// Accepts the verdict on a record, and prints all that are due.
-    pub(super) fn take(&self, report: &dyn Report, number: u64, verdict: Verdict) {
-        if verdict == Verdict::Differs && !self.is_done(verdict) {
+    pub(super) fn take(&self, report: &dyn Reporter, number: u64, verdict: CheckVerdict) {
+        if verdict == CheckVerdict::Differs && !self.is_done(verdict) {
             let path = self.path(number).unwrap_or_default();
             report.record(Problem::new(SumKind::Mismatch).naming(path));
         }
@@ -201,10 +202,10 @@ impl Checks {
                 lock(collected).push((due, verdict));
             }
             match verdict {
-                Verdict::Same => state.counts.same += 1,
-                Verdict::Differs => state.counts.differ += 1,
-                Verdict::Unreadable => state.counts.unreadable += 1,
-                Verdict::Missing => {}
+                CheckVerdict::Same => state.counts.same += 1,
+                CheckVerdict::Differs => state.counts.differ += 1,
+                CheckVerdict::Unreadable => state.counts.unreadable += 1,
+                CheckVerdict::Missing => {}
             }
             state.index += 1;
             state.number += 1;
@@ -212,7 +213,7 @@ impl Checks {
         Self::pass_on(report, &mut text);
     }
 
-    fn pass_on(report: &dyn Report, text: &mut Vec<u8>) {
+    fn pass_on(report: &dyn Reporter, text: &mut Vec<u8>) {
         if !text.is_empty() {
             report.output(Standard::Output, text);
             text.clear();
@@ -220,32 +221,32 @@ impl Checks {
     }
 
     /// Sums up the manifests of which every record has its verdict.
-    fn pass_ends(&self, state: &mut State, report: &dyn Report, text: &mut Vec<u8>) {
+    fn pass_ends(&self, state: &mut CheckState, report: &dyn Reporter, text: &mut Vec<u8>) {
         while let Some(manifest) = self.manifests.get(state.manifest)
             && state.index >= manifest.records.len()
         {
             Self::pass_on(report, text);
             state.has_failed |= !self.sum_up(manifest, state.counts, report);
-            (state.manifest, state.index, state.counts) = (state.manifest + 1, 0, Counts::default());
+            (state.manifest, state.index, state.counts) = (state.manifest + 1, 0, VerdictCounts::default());
         }
     }
 
     /// Prints the verdict on a file, as `sha256sum -c` does: a name with a line end is escaped.
-    fn print(&self, text: &mut Vec<u8>, path: &[u8], verdict: Verdict) {
+    fn print(&self, text: &mut Vec<u8>, path: &[u8], verdict: CheckVerdict) {
         let word: &[u8] = match verdict {
             _ if self.options.printed == Printed::Nothing => return,
-            Verdict::Missing => return,
-            Verdict::Same if self.options.printed == Printed::Failures => return,
-            Verdict::Same => b"OK",
-            Verdict::Differs => b"FAILED",
-            Verdict::Unreadable => b"FAILED open or read",
+            CheckVerdict::Missing => return,
+            CheckVerdict::Same if self.options.printed == Printed::Failures => return,
+            CheckVerdict::Same => b"OK",
+            CheckVerdict::Differs => b"FAILED",
+            CheckVerdict::Unreadable => b"FAILED open or read",
         };
         haul_digest::manifest::append_escaped(text, path);
         text.extend([b": ", word, b"\n"].concat());
     }
 
-    /// Reports what is wrong with a manifest or with its files. Returns false if the check failed.
-    fn sum_up(&self, manifest: &Manifest, counts: Counts, report: &dyn Report) -> bool {
+    /// Reports the defects of a manifest and of its files. Returns false if the check failed.
+    fn sum_up(&self, manifest: &Manifest, counts: VerdictCounts, report: &dyn Reporter) -> bool {
         if manifest.records.is_empty() {
             if manifest.is_whole {
                 report.problem(Problem::new(SumKind::NoLines).naming(manifest.name.clone()).as_warning());
@@ -274,8 +275,8 @@ impl Checks {
         manifest.is_whole && counts.same > 0 && counts.differ == 0 && counts.unreadable == 0 && !is_strict
     }
 
-    /// Sums up what is left. Returns true if all files of all manifests are right.
-    pub(super) fn finish(&self, report: &dyn Report) -> bool {
+    /// Prints the remaining summaries. Returns true if all files of all manifests are right.
+    pub(super) fn finish(&self, report: &dyn Reporter) -> bool {
         let mut state = lock(&self.state);
         self.pass_ends(&mut state, report, &mut Vec::new());
         let is_whole = state.manifest == self.manifests.len();
@@ -289,16 +290,16 @@ pub(super) fn is_missing(cause: &Error) -> bool {
 }
 
 /// Reads a manifest. What can't be read is reported.
-pub(super) fn read_manifest(named: &Named, options: &CheckOptions, report: &dyn Report) -> Manifest {
+pub(super) fn read_manifest(named: &SumOperand, options: &CheckOptions, report: &dyn Reporter) -> Manifest {
     let name = match named {
-        Named::Input => INPUT.to_vec(),
-        Named::Path(path) => path.to_bytes().to_vec(),
+        SumOperand::Input => INPUT.to_vec(),
+        SumOperand::Path(path) => path.to_bytes().to_vec(),
     };
-    let is_input = matches!(named, Named::Input);
+    let is_input = matches!(named, SumOperand::Input);
     let mut manifest = Manifest { name, is_input, records: Vec::new(), bad_lines: 0, is_whole: true };
     let opened = match named {
-        Named::Input => standard_input(),
-        Named::Path(path) => open_manifest(path),
+        SumOperand::Input => standard_input(),
+        SumOperand::Path(path) => open_manifest(path),
     };
     let read = opened.and_then(|file| {
         let (mut parser, mut buffer) = (Parser::new(options.hint), vec![0; BLOCK_BYTES]);
@@ -355,11 +356,11 @@ impl Manifest {
         &mut self,
         ManifestLine { line, listed }: ManifestLine,
         options: &CheckOptions,
-        report: &dyn Report,
+        report: &dyn Reporter,
     ) {
         match listed {
             Ok(ManifestEntry { path, expected, .. }) if !self.is_input || path != b"-" => {
-                self.records.push(Record { path: path.into(), expected });
+                self.records.push(CheckRecord { path: path.into(), expected });
             }
             // Nobody reads the file that it lists.
             Err(ParseError::TooLong) => {

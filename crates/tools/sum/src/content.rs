@@ -11,7 +11,7 @@ use haul_flow::{BLOCK_BYTES, Block, Context, Entry, FlowKind, OpenFile, OpenSour
 use haul_flow::{Holes, Transfer, lock};
 use haul_sys::{Advice, Buffer, Errno, Error, Fd, Operation, advise_range, read_all, read_on, stat};
 
-use super::large::Large;
+use super::large::LargeHash;
 use super::task::{FileResult, Task};
 use super::{SumKind, Summer};
 
@@ -25,10 +25,10 @@ const AHEAD_BYTES: u64 = 4 << 20;
 /// A file whose blocks are being hashed.
 pub struct Hashing {
     task: Task,
-    state: Mutex<State>,
+    state: Mutex<ContentState>,
 }
 
-struct State {
+struct ContentState {
     /// `None` once it is finished, or if a block was missing.
     hash: Option<StreamHash>,
     result: Option<FileResult>,
@@ -53,13 +53,13 @@ impl Summer {
             let again = |algorithm: Algorithm| Ok(algorithm.hash(first));
             let result = self.learned.result(&task, Some(size), algorithm.hash(first), again);
             cx.count(Tally { bytes: size, ..Tally::default() });
-            self.conclude(cx, entry, &task, result);
+            self.complete(cx, entry, &task, result);
         } else if size == 0 {
             // Files of procfs and the like have content although their size is 0.
             let result = self.hash_to_end(cx, opened.source, &task);
-            self.conclude(cx, entry, &task, result);
+            self.complete(cx, entry, &task, result);
         } else if is_large && algorithm == Algorithm::Blake3 {
-            Large::begin(cx, entry.clone(), opened.source, size, task);
+            LargeHash::begin(cx, entry.clone(), opened.source, size, task);
             return Start::Deferred;
         } else if is_large {
             let result = self.hash_in_order(cx, opened.source, size, algorithm).and_then(|digest| {
@@ -67,9 +67,9 @@ impl Summer {
                     self.hash_in_order(cx, opened.source, size, other)
                 })
             });
-            self.conclude(cx, entry, &task, result);
+            self.complete(cx, entry, &task, result);
         } else {
-            let state = Mutex::new(State { hash: Some(StreamHash::new(algorithm)), result: None });
+            let state = Mutex::new(ContentState { hash: Some(StreamHash::new(algorithm)), result: None });
             let own = Hashing { task, state };
             return Start::Inspect { own, transfer: Transfer::Blocks(Holes::Read) };
         }
@@ -86,7 +86,7 @@ impl Summer {
         }
     }
 
-    /// Makes the result of a file that was read. Returns false if there is none.
+    /// Makes the result of a file that was read. Returns false if it has no result.
     pub(super) fn finish_blocks(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> bool {
         let (task, length) = (&file.own.task, file.length());
         let hash = lock(&file.own.state).hash.take();
@@ -111,11 +111,11 @@ impl Summer {
         was_read: bool,
     ) {
         let result = lock(&own.state).result.take().filter(|_| was_read);
-        self.tell(cx, entry, result.or(own.task.unreadable()));
+        self.emit_result(cx, entry, result.or(own.task.unreadable()));
     }
 
-    /// Emits the result of a file, or reports why there is none.
-    pub(super) fn conclude(
+    /// Emits the result of a file, or reports why it has no result.
+    pub(super) fn complete(
         &self,
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
@@ -129,10 +129,15 @@ impl Summer {
                 task.unreadable()
             }
         };
-        self.tell(cx, entry, result);
+        self.emit_result(cx, entry, result);
     }
 
-    pub(super) fn tell(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, result: Option<FileResult>) {
+    pub(super) fn emit_result(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        result: Option<FileResult>,
+    ) {
         if let Some(result) = result {
             // Plain data always serialises.
             cx.emit(entry, postcard::to_allocvec(&result).unwrap_or_default());

@@ -12,7 +12,7 @@
 //! than there are workers.
 //!
 //! Invariant: of the workers with a piece, exactly one finishes the file, when no piece is left and
-//! none is in hand. A helper that comes later finds it finished.
+//! no worker has one. A helper that comes later finds it finished.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,18 +28,18 @@ use super::task::Task;
 /// Length of a piece, in bytes: a power of two, so that it is one subtree of the hash.
 const PIECE_BYTES: u64 = 4 << 20;
 
-pub(super) struct Large {
+pub(super) struct LargeHash {
     entry: Entry<Summer>,
     task: Task,
     size: u64,
     hash: TreeHash,
     /// Start of the next piece.
     next: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LargeState>,
 }
 
-struct State {
-    /// Workers that may have a piece in hand.
+struct LargeState {
+    /// Workers that may be hashing a piece.
     workers: usize,
     /// `None` once the file is finished. Helpers may come long after that, and must not keep
     /// it open.
@@ -47,7 +47,7 @@ struct State {
     failure: Option<Error>,
 }
 
-impl Large {
+impl LargeHash {
     /// Hashes a file, with the help of other workers. Completes the entry, now or later.
     pub(super) fn begin(
         cx: &Context<'_, Summer>,
@@ -56,7 +56,7 @@ impl Large {
         size: u64,
         task: Task,
     ) {
-        let state = State { workers: 1, source: Some(Arc::clone(source)), failure: None };
+        let state = LargeState { workers: 1, source: Some(Arc::clone(source)), failure: None };
         let (hash, next) = (TreeHash::new(), AtomicU64::new(0));
         let large = Arc::new(Self { entry, task, size, hash, next, state: Mutex::new(state) });
         let others = size.div_ceil(PIECE_BYTES).saturating_sub(1);
@@ -80,7 +80,7 @@ impl Large {
         Some(source)
     }
 
-    /// Takes pieces until there are none, and finishes the file if this is the last worker.
+    /// Hashes pieces until no more are left, and finishes the file if this is the last worker.
     fn work(&self, cx: &Context<'_, Summer>, source: Arc<Fd>) {
         let outcome = self.take_pieces(cx, &source);
         drop(source);
@@ -137,7 +137,7 @@ impl Large {
         };
         let closed = Arc::into_inner(source).map_or(Ok(()), Fd::close);
         let result = result.and_then(|result| closed.map(|()| result));
-        tool.conclude(cx, &self.entry, &self.task, result);
+        tool.complete(cx, &self.entry, &self.task, result);
         cx.complete(&self.entry);
     }
 }

@@ -24,29 +24,29 @@ use std::ffi::CString;
 
 use haul_digest::manifest::{LineEnd, WriteError, Writer};
 use haul_flow::{
-    Block, CancelToken, Config, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Executor, Failure,
-    Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Policy, Pool, Probe, Problem, Report,
-    Reported, Session, Start, Status, Tool, Write,
+    Block, CancelToken, Config, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport,
+    Executor, Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Policy, Pool, Probe, Problem,
+    Reported, Reporter, Session, Start, Status, Tool, Write,
 };
 use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
 
-pub use against::{CompareOptions, Comparison, compare_by};
+pub use against::{CompareOptions, ManifestComparison, compare_by};
 pub use content::Hashing;
 pub use haul_digest::manifest::{Creator, Format};
 pub use haul_digest::{Algorithm, Digest};
 pub use kind::SumKind;
 pub use listing::{FileHash, ManifestFile};
-pub use options::{CheckOptions, Listing, Named, Options, Printed};
-pub use place::{Group, Place};
+pub use options::{CheckOptions, HashListing, Options, Printed, SumOperand};
+pub use place::{DirectoryRole, Group};
 
 use against::Unlisted;
 use checks::{Checks, is_missing};
 use listing::Hashes;
-use task::{FileResult, Learned, Task, Verdict};
+use task::{CheckVerdict, FileResult, Learned, Task};
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SumOutcome {
     /// Every file was hashed, or is right.
     Success,
     /// Some file could not be read, or is not right, which was reported.
@@ -60,13 +60,13 @@ pub enum Outcome {
 /// If the format can't have hashes of the algorithm, or the engine is unavailable.
 pub fn sum_by(
     executor: &impl Executor<Summer>,
-    named: &[Named],
+    named: &[SumOperand],
     options: &Options,
-    (listing, manifest): (&Listing, Option<ManifestFile>),
+    (listing, manifest): (&HashListing, Option<ManifestFile>),
     config: &Config,
-    report: &dyn Report,
-) -> Result<Outcome, Problem> {
-    let Listing { format, zero, creator } = listing;
+    report: &dyn Reporter,
+) -> Result<SumOutcome, Problem> {
+    let HashListing { format, zero, creator } = listing;
     let end = if *zero { LineEnd::Nul } else { LineEnd::LineFeed };
     let writer = Writer::new(*format, options.algorithm, end, creator);
     let writer = writer.map_err(|error| {
@@ -90,31 +90,31 @@ pub fn sum_by(
 /// If the engine is unavailable.
 pub fn hashes_by(
     executor: &impl Executor<Summer>,
-    named: &[Named],
+    named: &[SumOperand],
     options: &Options,
     cancel: &CancelToken,
     config: &Config,
-    report: &dyn Report,
-) -> Result<(Outcome, Vec<FileHash>), Problem> {
+    report: &dyn Reporter,
+) -> Result<(SumOutcome, Vec<FileHash>), Problem> {
     let tool = Summer::listing(options.clone(), named, Hashes::values(), cancel.clone());
     hash_all(executor, named, tool, config, report)
 }
 
 fn hash_all(
     executor: &impl Executor<Summer>,
-    named: &[Named],
+    named: &[SumOperand],
     tool: Summer,
     config: &Config,
-    report: &dyn Report,
-) -> Result<(Outcome, Vec<FileHash>), Problem> {
+    report: &dyn Reporter,
+) -> Result<(SumOutcome, Vec<FileHash>), Problem> {
     let session = Session::begin(config, report)?;
-    let Use::Sum { hashes, .. } = &tool.usage else { return Ok((Outcome::Failure, Vec::new())) };
+    let Use::Sum { hashes, .. } = &tool.usage else { return Ok((SumOutcome::Failure, Vec::new())) };
     let mut operands = Vec::with_capacity(named.len());
     let mut status = Status::Success;
     for (index, named) in named.iter().enumerate() {
         let operand = match named {
-            Named::Input => session.operand(c".", Place::Input(index)),
-            Named::Path(path) => session.operand(path, Place::Below(index)),
+            SumOperand::Input => session.operand(c".", DirectoryRole::Input(index)),
+            SumOperand::Path(path) => session.operand(path, DirectoryRole::Below(index)),
         };
         match operand {
             Ok(operand) => operands.push(operand),
@@ -127,7 +127,8 @@ fn hash_all(
     }
     status = status.max(session.run(executor, &tool, Vec::new(), operands));
     let is_written = hashes.finish(report);
-    let outcome = if status == Status::Success && is_written { Outcome::Success } else { Outcome::Failure };
+    let outcome =
+        if status == Status::Success && is_written { SumOutcome::Success } else { SumOutcome::Failure };
     drop(session);
     let values = if let Use::Sum { hashes, .. } = tool.usage { hashes.into_values() } else { Vec::new() };
     Ok((outcome, values))
@@ -139,20 +140,20 @@ fn hash_all(
 /// If the engine is unavailable.
 pub fn check_by(
     executor: &impl Executor<Summer>,
-    named: &[Named],
+    named: &[SumOperand],
     options: &Options,
     checks: CheckOptions,
     config: &Config,
-    report: &dyn Report,
-) -> Result<Outcome, Problem> {
+    report: &dyn Reporter,
+) -> Result<SumOutcome, Problem> {
     let session = Session::begin(config, report)?;
     let checks = Checks::read(named, checks, options.ignore_missing, report);
     let tool = Summer::new(options.clone(), Use::Check(checks));
-    let Use::Check(checks) = &tool.usage else { return Ok(Outcome::Failure) };
+    let Use::Check(checks) = &tool.usage else { return Ok(SumOutcome::Failure) };
     let operands = checks.operands(&session);
     let status = session.run(executor, &tool, Vec::new(), operands);
     let is_right = checks.finish(report);
-    Ok(if status == Status::Success && is_right { Outcome::Success } else { Outcome::Failure })
+    Ok(if status == Status::Success && is_right { SumOutcome::Success } else { SumOutcome::Failure })
 }
 
 /// Computes hashes, as the framework drives it.
@@ -164,7 +165,7 @@ pub struct Summer {
     buffers: Pool<Buffer>,
 }
 
-/// What the results are for.
+/// Use of the results.
 enum Use {
     /// A list of hashes.
     Sum {
@@ -187,8 +188,8 @@ impl Summer {
     }
 
     /// Creates the tool that lists the hashes of operands.
-    fn listing(options: Options, named: &[Named], hashes: Hashes, cancel: CancelToken) -> Self {
-        let first_input = named.iter().position(|named| *named == Named::Input);
+    fn listing(options: Options, named: &[SumOperand], hashes: Hashes, cancel: CancelToken) -> Self {
+        let first_input = named.iter().position(|named| *named == SumOperand::Input);
         Self { cancel, ..Self::new(options, Use::Sum { hashes, first_input }) }
     }
 
@@ -200,11 +201,11 @@ impl Summer {
         &self.options
     }
 
-    /// Returns what is to be done with an entry.
+    /// Returns the task for an entry.
     fn task(&self, entry: &Entry<Self>) -> Option<Task> {
         match &entry.node.own {
-            Place::Below(_) | Place::Input(_) => Some(Task::Sum(self.options.algorithm)),
-            Place::Listed(group) => {
+            DirectoryRole::Below(_) | DirectoryRole::Input(_) => Some(Task::Sum(self.options.algorithm)),
+            DirectoryRole::Listed(group) => {
                 let (record, expected) = group.find(entry.name())?;
                 Some(Task::Check { record, expected })
             }
@@ -238,7 +239,7 @@ impl Summer {
         };
         let result = match (&self.usage, &entry.node.own) {
             // Standard input has ended when it was read for an operand before this one.
-            (Use::Sum { first_input, .. }, Place::Input(index)) if *first_input != Some(*index) => {
+            (Use::Sum { first_input, .. }, DirectoryRole::Input(index)) if *first_input != Some(*index) => {
                 opened.map(|_| FileResult::Summed(Some(0), self.options.algorithm.hash(b"")))
             }
             _ => opened.and_then(|source| {
@@ -247,18 +248,18 @@ impl Summer {
                 Ok(result)
             }),
         };
-        self.conclude(cx, entry, &task, result);
+        self.complete(cx, entry, &task, result);
     }
 
     /// True if a missing file is to be passed over.
-    fn ignores(&self, entry: &Entry<Self>, failure: Failure<'_>) -> bool {
-        let (Failure::Classify(cause) | Failure::OpenFile(cause)) = failure else { return false };
-        self.options.ignore_missing && matches!(entry.node.own, Place::Listed(_)) && is_missing(cause)
+    fn ignores(&self, entry: &Entry<Self>, failure: EntryFailure<'_>) -> bool {
+        let (EntryFailure::Classify(cause) | EntryFailure::OpenFile(cause)) = failure else { return false };
+        self.options.ignore_missing && matches!(entry.node.own, DirectoryRole::Listed(_)) && is_missing(cause)
     }
 }
 
 impl Tool for Summer {
-    type Directory = Place;
+    type Directory = DirectoryRole;
     type File = Hashing;
 
     fn follow(&self, entry: &Entry<Self>) -> bool {
@@ -279,7 +280,7 @@ impl Tool for Summer {
             }
             return Plan::Skip;
         }
-        let is_listed = matches!(entry.node.own, Place::Listed(_));
+        let is_listed = matches!(entry.node.own, DirectoryRole::Listed(_));
         match kind {
             _ if entry.is_operand() && entry.node.own.is_input() => Plan::Handle,
             EntryType::Directory if is_listed => Plan::Handle,
@@ -290,7 +291,12 @@ impl Tool for Summer {
         }
     }
 
-    fn enter_dir(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, opened: &OpenDir<'_>) -> Enter<Place> {
+    fn enter_dir(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        opened: &OpenDir<'_>,
+    ) -> Enter<DirectoryRole> {
         if self.options.dereference && entry.node.is_within(opened.stat.identity) {
             cx.problem(Problem::new(SumKind::Loop).naming(entry.path()));
             return Enter::Done;
@@ -300,7 +306,7 @@ impl Tool for Summer {
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        if let (Use::Sum { hashes, .. }, Place::Below(index) | Place::Input(index), true) =
+        if let (Use::Sum { hashes, .. }, DirectoryRole::Below(index) | DirectoryRole::Input(index), true) =
             (&self.usage, &node.own, node.is_operands_place())
         {
             hashes.end(cx.report(), *index);
@@ -311,7 +317,7 @@ impl Tool for Summer {
         if kind == EntryType::Directory && !entry.node.own.is_input() {
             cx.problem(Problem::new(SumKind::IsADirectory).naming(entry.path()));
             let result = self.task(entry).and_then(|task| task.unreadable());
-            self.tell(cx, entry, result);
+            self.emit_result(cx, entry, result);
         } else if cx.hand_back(entry) {
             return Handled::Deferred;
         } else {
@@ -342,29 +348,29 @@ impl Tool for Summer {
         self.end_blocks(cx, entry, own, was_read);
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         // For a file that was opened, `close_file` emits the verdict after this report.
         let task = self
             .task(entry)
-            .filter(|_| failure.is_before_open_file() || matches!(failure, Failure::Classify(_)));
+            .filter(|_| failure.is_before_open_file() || matches!(failure, EntryFailure::Classify(_)));
         let Some(task) = task else { return Reported::No };
         if self.ignores(entry, failure) {
             let missing = match task {
-                Task::Check { record, .. } => Some(FileResult::Checked(record, Verdict::Missing)),
+                Task::Check { record, .. } => Some(FileResult::Checked(record, CheckVerdict::Missing)),
                 Task::Sum(_) => None,
             };
-            self.tell(cx, entry, missing);
+            self.emit_result(cx, entry, missing);
             return Reported::Yes;
         }
         // The message comes before the verdict, which may be the last one of a manifest.
         cx.problem(match failure {
-            Failure::Classify(cause)
-            | Failure::OpenPlace(cause)
-            | Failure::OpenFile(cause)
-            | Failure::StatFile(cause) => Self::unread(entry.path(), cause.clone()),
+            EntryFailure::Classify(cause)
+            | EntryFailure::OpenPlace(cause)
+            | EntryFailure::OpenFile(cause)
+            | EntryFailure::StatFile(cause) => Self::unread(entry.path(), cause.clone()),
             _ => Problem::new(FlowKind::Replaced).naming(entry.path()),
         });
-        self.tell(cx, entry, task.unreadable());
+        self.emit_result(cx, entry, task.unreadable());
         Reported::Yes
     }
 
@@ -372,7 +378,7 @@ impl Tool for Summer {
         match (&self.usage, &entry.node.own, postcard::from_bytes(result)) {
             (
                 Use::Sum { hashes, .. },
-                Place::Below(index) | Place::Input(index),
+                DirectoryRole::Below(index) | DirectoryRole::Input(index),
                 Ok(FileResult::Summed(size, digest)),
             ) => {
                 self.count(cx, entry);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_digest::manifest::{HashRecord, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
-use haul_flow::{Problem, Report, Standard, lock, sweep};
+use haul_flow::{Problem, Reporter, Standard, lock, sweep};
 use haul_sys::{Identity, c_string};
 
 use super::SumKind;
@@ -93,7 +93,7 @@ impl ManifestFile {
 /// The hash of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHash {
-    /// Its path, as it would be shown: that of the operand, and what is below it.
+    /// Its path, as it would be shown: that of the operand, and the part below it.
     pub path: PathBuf,
     /// Its length in bytes, if it was a regular file.
     pub bytes: Option<u64>,
@@ -103,10 +103,10 @@ pub struct FileHash {
 
 /// The hashes of a run.
 pub(super) struct Hashes {
-    state: Mutex<State>,
+    state: Mutex<ListingState>,
 }
 
-/// What the hashes are listed as.
+/// Format and destination of the hashes.
 enum List {
     /// Text, in a file or on standard output.
     Text {
@@ -117,7 +117,7 @@ enum List {
     Values(Vec<FileHash>),
 }
 
-struct State {
+struct ListingState {
     list: List,
     /// Files of operands that are not written yet.
     waiting: BTreeMap<usize, Vec<UnlistedHash>>,
@@ -149,7 +149,7 @@ impl Hashes {
 
     fn new(list: List) -> Self {
         let (waiting, over) = (BTreeMap::new(), BTreeSet::new());
-        Self { state: Mutex::new(State { list, waiting, over, turn: 0, has_failed: false }) }
+        Self { state: Mutex::new(ListingState { list, waiting, over, turn: 0, has_failed: false }) }
     }
 
     /// Returns the values that were listed.
@@ -167,8 +167,8 @@ impl Hashes {
         state.waiting.entry(index).or_default().push(UnlistedHash { path: path.into(), size, digest });
     }
 
-    /// Called when everything below an operand is complete. Writes what is due.
-    pub(super) fn end(&self, report: &dyn Report, index: usize) {
+    /// Called when everything below an operand is complete. Writes the results that are due.
+    pub(super) fn end(&self, report: &dyn Reporter, index: usize) {
         let mut state = lock(&self.state);
         state.over.insert(index);
         while {
@@ -184,7 +184,7 @@ impl Hashes {
     }
 
     /// Writes the end. Returns true if everything was written.
-    pub(super) fn finish(&self, report: &dyn Report) -> bool {
+    pub(super) fn finish(&self, report: &dyn Reporter) -> bool {
         let mut state = lock(&self.state);
         if let List::Text { writer, text, .. } = &mut state.list {
             writer.end(text);
@@ -198,8 +198,8 @@ impl Hashes {
     }
 }
 
-impl State {
-    fn list(&mut self, report: &dyn Report, file: UnlistedHash) {
+impl ListingState {
+    fn list(&mut self, report: &dyn Reporter, file: UnlistedHash) {
         let UnlistedHash { path, size, digest } = file;
         let (writer, text) = match &mut self.list {
             List::Text { writer, text, .. } => (writer, text),
@@ -219,7 +219,7 @@ impl State {
         }
     }
 
-    fn pass_on(&mut self, report: &dyn Report) {
+    fn pass_on(&mut self, report: &dyn Reporter) {
         let List::Text { text, manifest, .. } = &mut self.list else { return };
         let text = std::mem::take(text);
         match manifest {
@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    fn note(&mut self, report: &dyn Report, outcome: Result<(), Problem>) {
+    fn note(&mut self, report: &dyn Reporter, outcome: Result<(), Problem>) {
         if let Err(problem) = outcome {
             self.has_failed = true;
             report.problem(problem);

@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 /// An operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum SumOperand {
     /// Standard input.
     Input,
     /// A path.
     Path(CString),
 }
 
-/// What is hashed, and how.
+/// Options of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// Follows symbolic links in trees (`-L`).
     pub dereference: bool,
-    /// Says nothing about listed files that don't exist.
+    /// Ignores listed files that don't exist.
     pub ignore_missing: bool,
     /// Names and inode numbers of files that are passed over: the manifest, which every process
     /// must recognise. Device numbers differ between hosts.
@@ -37,9 +37,9 @@ impl Options {
     }
 }
 
-/// How hashes are listed.
+/// Format of a list of hashes.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct HashListing {
     /// The format.
     pub format: Format,
     /// Ends lines with NUL and escapes nothing.
@@ -48,18 +48,18 @@ pub struct Listing {
     pub creator: Creator,
 }
 
-/// How the results of a check are reported.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Algorithm of hashes that don't name theirs.
     pub hint: Option<Algorithm>,
-    /// What is printed about the files.
+    /// The lines to print.
     pub printed: Printed,
     /// Fails if a line can't be used.
     pub strict: bool,
 }
 
-/// What a check prints. One excludes the others, as in coreutils, where the last flag counts.
+/// The lines that a check prints. As in coreutils, the flags override each other: the last counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Printed {
     /// A line for each file.

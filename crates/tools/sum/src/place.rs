@@ -1,5 +1,5 @@
-//! What is kept per directory: which operand it is below, or which records of a manifest its
-//! entries are.
+//! State per directory: the operand it is below, or the records of a manifest that its entries
+//! are.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) const GROUP_RECORDS_MAX: usize = 64;
 
 /// A directory's part in the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DirectoryRole {
     /// It is below the operand with this index.
     Below(usize),
     /// Its only entry stands for standard input, the operand with this index.
@@ -77,7 +77,7 @@ enum PackedPlace {
     Listed(Group),
 }
 
-impl Place {
+impl DirectoryRole {
     pub(super) fn pack(&self) -> Vec<u8> {
         let packed = match self {
             Self::Below(index) | Self::Input(index) => PackedPlace::Below(*index),

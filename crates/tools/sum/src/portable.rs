@@ -7,7 +7,7 @@ use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{Context, DirNode, Entry, Job, Kind};
 use haul_sys::Error;
 
-use super::place::Place;
+use super::place::DirectoryRole;
 use super::{SumKind, Summer};
 
 impl Distributed for Summer {
@@ -37,11 +37,11 @@ impl Distributed for Summer {
         false
     }
 
-    fn pack(&self, own: &Place) -> Vec<u8> {
+    fn pack(&self, own: &DirectoryRole) -> Vec<u8> {
         own.pack()
     }
 
-    fn unpack(&self, packed: &[u8], _: &ItemReceiver<'_>) -> Result<Place, (Vec<u8>, Error)> {
-        Place::unpack(packed)
+    fn unpack(&self, packed: &[u8], _: &ItemReceiver<'_>) -> Result<DirectoryRole, (Vec<u8>, Error)> {
+        DirectoryRole::unpack(packed)
     }
 }

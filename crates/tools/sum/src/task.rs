@@ -7,7 +7,7 @@ use haul_digest::{Algorithm, Digest};
 use haul_sys::Error;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done with a file.
+/// The task for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Compute its hash.
@@ -22,12 +22,12 @@ pub(super) enum FileResult {
     /// Its size if it is known, and its hash.
     Summed(Option<u64>, Digest),
     /// The number of the record, and the verdict.
-    Checked(u64, Verdict),
+    Checked(u64, CheckVerdict),
 }
 
 /// The verdict on a file of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Verdict {
+pub(super) enum CheckVerdict {
     /// It has the listed hash.
     Same,
     /// It has another hash.
@@ -78,12 +78,12 @@ impl Learned {
         let is_right = |digest| expected.digests().any(|expected| expected == digest);
         let other = expected.digests().map(|digest| digest.algorithm()).find(|it| *it != digest.algorithm());
         let verdict = match other {
-            _ if is_right(digest) => Verdict::Same,
+            _ if is_right(digest) => CheckVerdict::Same,
             Some(other) if is_right(again(other)?) => {
                 self.0.store(u8::from(other == Algorithm::Sha256) * SHA256, Ordering::Relaxed);
-                Verdict::Same
+                CheckVerdict::Same
             }
-            _ => Verdict::Differs,
+            _ => CheckVerdict::Differs,
         };
         Ok(FileResult::Checked(record, verdict))
     }
@@ -94,7 +94,7 @@ impl Task {
     pub(super) fn unreadable(&self) -> Option<FileResult> {
         match self {
             Self::Sum(_) => None,
-            Self::Check { record, .. } => Some(FileResult::Checked(*record, Verdict::Unreadable)),
+            Self::Check { record, .. } => Some(FileResult::Checked(*record, CheckVerdict::Unreadable)),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn access_text(
     Some(text)
 }
 
-pub(crate) trait Names {
+pub(crate) trait NameLookup {
     fn user(&self, name: &[u8]) -> Option<u32>;
     fn group(&self, name: &[u8]) -> Option<u32>;
 }
@@ -47,7 +47,7 @@ pub(crate) trait Names {
 /// Converts a list to the kernel's form. Entries are separated by commas or newlines; each is a
 /// tag, a name or number, permissions, and optionally a number. `None` if the text is not a list,
 /// or names somebody unknown here.
-pub(crate) fn kernel_form(text: &[u8], names: &impl Names) -> Option<Vec<u8>> {
+pub(crate) fn kernel_form(text: &[u8], names: &impl NameLookup) -> Option<Vec<u8>> {
     let mut entries = Vec::new();
     for entry in text.split(|byte| matches!(byte, b',' | b'\n')) {
         let entry = entry.split(|byte| *byte == b'#').next().unwrap_or_default().trim_ascii();
@@ -70,7 +70,7 @@ pub(crate) fn kernel_form(text: &[u8], names: &impl Names) -> Option<Vec<u8>> {
 }
 
 /// Parses one entry: tag, number and permissions, as the kernel numbers them.
-fn read(entry: &[u8], names: &impl Names) -> Option<(u16, u32, u16)> {
+fn read(entry: &[u8], names: &impl NameLookup) -> Option<(u16, u32, u16)> {
     let mut fields = entry.split(|byte| *byte == b':').map(<[u8]>::trim_ascii);
     let (tag, who, rights) = (fields.next()?, fields.next()?, fields.next());
     // `mask` and `other` are written with one colon or two.
@@ -107,9 +107,9 @@ fn decimal(digits: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    struct Known;
+    struct KnownNames;
 
-    impl Names for Known {
+    impl NameLookup for KnownNames {
         fn user(&self, name: &[u8]) -> Option<u32> {
             (name == b"lisa").then_some(500)
         }
@@ -131,9 +131,9 @@ mod tests {
             entry(16, 7, NOBODY),
             entry(32, 4, NOBODY),
         ];
-        assert_eq!(kernel_form(text, &Known), Some(expected.concat()));
+        assert_eq!(kernel_form(text, &KnownNames), Some(expected.concat()));
         assert_eq!(
-            kernel_form(b"user::rw-\ngroup::r-- # words\nother::---\n", &Known).unwrap().len(),
+            kernel_form(b"user::rw-\ngroup::r-- # words\nother::---\n", &KnownNames).unwrap().len(),
             4 + 24
         );
     }
@@ -150,7 +150,7 @@ mod tests {
             b"mask:1:rwx",
             b"\0",
         ] {
-            assert_eq!(kernel_form(text, &Known), None, "{}", text.escape_ascii());
+            assert_eq!(kernel_form(text, &KnownNames), None, "{}", text.escape_ascii());
         }
     }
 

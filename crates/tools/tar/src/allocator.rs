@@ -14,21 +14,21 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{Gauge, lock};
 
-use super::order::{BUFFERED_BYTES_MAX, Order};
-use super::output::Output;
+use super::order::{ArchiveOrder, BUFFERED_BYTES_MAX};
+use super::output::ArchiveOutput;
 use super::segment::{Reservation, Segment};
 
 /// The end of an archive; `L` is a deferred entry.
 pub(super) struct Allocator<L> {
-    output: Output,
-    order: Mutex<Order<L>>,
+    output: ArchiveOutput,
+    order: Mutex<ArchiveOrder<L>>,
     buffered: Gauge,
     written: AtomicUsize,
 }
 
 impl<L> Allocator<L> {
-    pub(super) fn new(output: Output) -> Self {
-        let order = Order::new(Arc::clone(&output.memory), BUFFERED_BYTES_MAX);
+    pub(super) fn new(output: ArchiveOutput) -> Self {
+        let order = ArchiveOrder::new(Arc::clone(&output.memory), BUFFERED_BYTES_MAX);
         let buffered = Gauge::new(BUFFERED_BYTES_MAX as u64 / 2);
         Self { output, order: Mutex::new(order), buffered, written: AtomicUsize::new(0) }
     }
@@ -40,7 +40,7 @@ impl<L> Allocator<L> {
 
     /// Applies a change to the order, and drops the references to segments that it allocated. Also
     /// returns the deferred entries that became due, which any change can cause.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Order<L>) -> R) -> (R, Vec<L>) {
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut ArchiveOrder<L>) -> R) -> (R, Vec<L>) {
         let mut order = lock(&self.order);
         let result = change(&mut order);
         let (allocated, due) = (order.take_allocated(), order.take_due());
@@ -83,7 +83,7 @@ impl<L> Allocator<L> {
 
     /// Writes the rest once all directories are complete and all reservations released; returns the
     /// archive's length, the number of deferrals, and the output.
-    pub(super) fn finish(self) -> (u64, usize, Output) {
+    pub(super) fn finish(self) -> (u64, usize, ArchiveOutput) {
         let ((end, deferrals), _) = self.change(|order| (order.finish(), order.deferrals));
         (end, deferrals, self.output)
     }
@@ -102,17 +102,17 @@ mod tests {
 
     use super::*;
     use crate::format::in_blocks;
-    use crate::options::{Archive, Options};
+    use crate::options::{ArchivePath, Options};
     use crate::order::ROOT;
-    use crate::segment::{Content, SEGMENT_BYTES};
+    use crate::segment::{SEGMENT_BYTES, SegmentContent};
 
     #[test]
     fn members_are_where_their_headers_are() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("archive");
-        let archive = Archive::File(CString::new(path.to_str().unwrap()).unwrap());
+        let archive = ArchivePath::File(CString::new(path.to_str().unwrap()).unwrap());
         let allocator =
-            Allocator::<()>::new(Output::create(&Options { archive, ..Options::default() }).unwrap());
+            Allocator::<()>::new(ArchiveOutput::create(&Options { archive, ..Options::default() }).unwrap());
         let sizes = [
             0,
             1,
@@ -137,8 +137,8 @@ mod tests {
                 scope.spawn(move || {
                     let mut held = Vec::new();
                     for (size, number) in share {
-                        let content = Content::Later(**size as u64);
-                        let add = |order: &mut Order<()>| {
+                        let content = SegmentContent::Later(**size as u64);
+                        let add = |order: &mut ArchiveOrder<()>| {
                             order.add(directory, &[*number; 512], &content, true, || ())
                         };
                         let reservation = allocator.change(add).0.unwrap();

@@ -25,22 +25,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{
-    Block, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Failure, FileKey, Finished, Handled,
-    Holes, OpenDir, OpenFile, OpenSource, Order, Plan, Policy, Probe, Report, Reported, Start, Tally, Tool,
-    Transfer, Write, lock,
+    Block, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, FileKey, Finished,
+    Handled, Holes, JobOrder, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe, Reported, Reporter, Start,
+    Tally, Tool, Transfer, Write, lock,
 };
 use haul_sys::{EntryType, Fd, Stat};
 
 use super::TarKind;
 use super::allocator::Allocator;
-use super::entry::{Listing, TarEntry};
+use super::entry::{DirectoryListing, TarEntry};
 use super::examiner::{Examiner, difference, was_changed};
 use super::order::{self, BUFFERED_MEMBER_BYTES_MAX, Deferred, INLINE_BYTES_MAX, ROOT};
-use super::output::Output;
-use super::segment::{Content, Reservation};
+use super::output::ArchiveOutput;
+use super::segment::{Reservation, SegmentContent};
 use super::verbose::MemberPrinter;
 
-type EntryOrder = order::Order<Entry<AppendWriter>>;
+type EntryOrder = order::ArchiveOrder<Entry<AppendWriter>>;
 
 pub(super) struct AppendWriter {
     examiner: Examiner,
@@ -67,7 +67,7 @@ enum Added {
 }
 
 impl AppendWriter {
-    pub(super) fn new(examiner: Examiner, output: Output) -> Self {
+    pub(super) fn new(examiner: Examiner, output: ArchiveOutput) -> Self {
         Self {
             printer: MemberPrinter::new(&examiner.options),
             examiner,
@@ -77,14 +77,14 @@ impl AppendWriter {
     }
 
     /// Begins the parent directory of the `position`-th operand.
-    pub(super) fn begin_operand(&self, position: usize, listing: &Listing) {
+    pub(super) fn begin_operand(&self, position: usize, listing: &DirectoryListing) {
         // Nothing can be due: nothing was deferred before.
         let begin = |order: &mut EntryOrder| order.begin(ROOT, position as u64, Vec::new());
         listing.number.get_or_init(|| self.allocator.change(begin).0);
     }
 
     /// Writes the rest; returns the length of all members, and the output.
-    pub(super) fn finish(self, report: &dyn Report) -> (u64, Output) {
+    pub(super) fn finish(self, report: &dyn Reporter) -> (u64, ArchiveOutput) {
         let (end, deferrals, output) = self.allocator.finish();
         if report.wants_debug() {
             report.debug(&format!("members deferred: {deferrals}"));
@@ -92,7 +92,7 @@ impl AppendWriter {
         (end, output)
     }
 
-    fn begin_directory(&self, cx: &Context<'_, Self>, above: &Listing, member: &TarEntry) {
+    fn begin_directory(&self, cx: &Context<'_, Self>, above: &DirectoryListing, member: &TarEntry) {
         let path = above.member_path(member, &self.examiner.options);
         // If its headers do not fit the format, its contents are archived all the same.
         let headers = self.with_headers(cx, member, &path, <[u8]>::to_vec).unwrap_or_default();
@@ -105,7 +105,7 @@ impl AppendWriter {
         self.print_member(cx, above, member);
     }
 
-    fn print_member(&self, cx: &Context<'_, Self>, listing: &Listing, member: &TarEntry) {
+    fn print_member(&self, cx: &Context<'_, Self>, listing: &DirectoryListing, member: &TarEntry) {
         let Examiner { options, owners, .. } = &self.examiner;
         self.printer.print((listing, member), options, owners, cx.report());
     }
@@ -123,7 +123,7 @@ impl AppendWriter {
         // Held until the member is added: another name must not become a link to a member that
         // comes later.
         let mut firsts = member.may_be_linked().then(|| lock(&self.firsts));
-        // What is buffered leaves archive order, in which a file precedes its links.
+        // Buffered entries leave archive order, in which a file precedes its links.
         let may_buffer = firsts.is_none();
         let first = firsts.as_ref().and_then(|firsts| firsts.get(&member.file_key()));
         let is_first = first.is_none();
@@ -135,9 +135,9 @@ impl AppendWriter {
             let content = match content.filter(|_| is_first) {
                 Some(content) => {
                     written = content.len() as u64;
-                    Content::Here(content)
+                    SegmentContent::Here(content)
                 }
-                None => Content::Later(member.stored_bytes()),
+                None => SegmentContent::Later(member.stored_bytes()),
             };
             let deferred = || entry.clone();
             self.change(cx, |order| order.add(number_of(listing), headers, &content, may_buffer, deferred))
@@ -217,17 +217,17 @@ impl AppendWriter {
 }
 
 /// Returns a directory's number, which it has from its beginning.
-fn number_of(listing: &Listing) -> usize {
+fn number_of(listing: &DirectoryListing) -> usize {
     listing.number.get().copied().unwrap_or(ROOT)
 }
 
 impl Tool for AppendWriter {
-    type Directory = Arc<Listing>;
+    type Directory = Arc<DirectoryListing>;
     type File = Reservation;
 
     fn policy(&self) -> Policy {
-        // What belongs together in the archive is read at about the same time.
-        Policy { order: Order::Walk, backpressure: Some(self.allocator.buffered()), ..Policy::default() }
+        // Neighbours in the archive are read at about the same time.
+        Policy { order: JobOrder::Walk, backpressure: Some(self.allocator.buffered()), ..Policy::default() }
     }
 
     fn plan(&self, _: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
@@ -243,7 +243,7 @@ impl Tool for AppendWriter {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Arc<Listing>> {
+    ) -> Enter<Arc<DirectoryListing>> {
         self.examiner.enter(cx, entry, opened, |parent, member| {
             self.begin_directory(cx, parent, &member);
         })
@@ -266,7 +266,7 @@ impl Tool for AppendWriter {
         handled
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         self.examiner.failed(cx, entry, failure)
     }
 

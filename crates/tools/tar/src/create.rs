@@ -5,19 +5,19 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use haul_flow::{Alone, Config, Executor, Operand, Problem, Report, Session, Split, Status, processors};
+use haul_flow::{Alone, Config, Executor, Operand, Problem, Reporter, Session, Split, Status, processors};
 use haul_sys::{Open, stat_path};
 
 use super::TarKind;
 use super::append_writer::AppendWriter;
-use super::entry::Listing;
+use super::entry::DirectoryListing;
 use super::examiner::{Examiner, without_slashes};
 use super::format::{Indexed, archive_bytes, write_index};
-use super::layout::{Layout, PlacedMember};
-use super::options::{Attributes, Links, MemberOrder, Named, Options};
-use super::output::Output;
+use super::layout::{ItemLayout, PlacedMember};
+use super::options::{Attributes, Links, MemberOrder, Options, TarOperand};
+use super::output::ArchiveOutput;
 use super::positioned_writer::PositionedWriter;
-use super::survey::Survey;
+use super::survey::ArchiveSurvey;
 
 /// Spans in memory per worker: one being filled, one being written, and some whose files are
 /// being fetched.
@@ -26,13 +26,13 @@ const SPANS_PER_WORKER: usize = 4;
 /// Maximum spans in flight to other processes, which make them: they take no memory here.
 const REMOTE_SPANS_MAX: usize = 4096;
 
-/// Creates an archive. Returns the exit status: 0, 1 if a file changed meanwhile, 2 if
+/// Creates an archive. Returns the exit status: 0, 1 if a file changed while it was read, 2 if
 /// something failed.
 pub fn create(
     executor: &impl Executor<PositionedWriter>,
     options: &Options,
     config: &Config,
-    report: &dyn Report,
+    report: &dyn Reporter,
 ) -> u8 {
     match try_create(executor, options, config, report) {
         Ok(status) => status,
@@ -49,10 +49,10 @@ fn try_create(
     executor: &impl Executor<PositionedWriter>,
     options: &Options,
     config: &Config,
-    report: &dyn Report,
+    report: &dyn Reporter,
 ) -> Result<u8, Problem> {
     let mut session = Session::begin(config, report)?;
-    let output = Output::create(options)?;
+    let output = ArchiveOutput::create(options)?;
     if options.index && !output.is_positioned {
         return Err(Problem::new(TarKind::IndexWantsFile));
     }
@@ -94,11 +94,11 @@ fn append_workers() -> usize {
 }
 
 /// True if one operand contains another. Both then find the same files, in an unpredictable order.
-fn overlap(named: &[Named]) -> bool {
+fn overlap(named: &[TarOperand]) -> bool {
     if named.len() < 2 {
         return false;
     }
-    let path = |named: &Named| {
+    let path = |named: &TarOperand| {
         let path = path_of(named, named.name.to_bytes());
         // A missing operand is reported later.
         let real = std::fs::canonicalize(OsStr::from_bytes(path.to_bytes()));
@@ -115,12 +115,12 @@ fn append(
     session: &Session<'_>,
     options: &Arc<Options>,
     examiner: Examiner,
-    output: Output,
+    output: ArchiveOutput,
 ) -> Result<Status, Problem> {
     let operands = operands(session, &examiner)?;
     let writer = AppendWriter::new(examiner, output);
     let parents = operands.iter().enumerate();
-    parents.for_each(|(position, operand): (_, &Operand<Arc<Listing>>)| {
+    parents.for_each(|(position, operand): (_, &Operand<Arc<DirectoryListing>>)| {
         writer.begin_operand(position, &operand.own)
     });
     let ran = session.run_alone(&writer, operands);
@@ -135,16 +135,16 @@ fn survey_and_write(
     executor: &impl Executor<PositionedWriter>,
     options: &Arc<Options>,
     examiner: Examiner,
-    output: Output,
+    output: ArchiveOutput,
 ) -> Result<Status, Problem> {
     let report = session.report;
     let operands = operands(session, &examiner)?;
     let parents = operands.iter().map(|operand| Arc::clone(&operand.own)).collect();
-    let survey = Survey(examiner);
+    let survey = ArchiveSurvey(examiner);
     let mut surveyed = session.run_alone(&survey, operands);
     let Examiner { owners, status, .. } = survey.0;
     let span_bytes = options.compression.frame_bytes();
-    let (layout, all_fit) = Layout::new(parents, options, &owners, span_bytes, report);
+    let (layout, all_fit) = ItemLayout::new(parents, options, &owners, span_bytes, report);
     if !all_fit {
         surveyed = Status::Failure;
     }
@@ -171,7 +171,12 @@ fn survey_and_write(
 }
 
 /// Returns the index of the members that made it into the archive.
-fn index(layout: &Layout, left_out: Vec<usize>, options: &Options, members: u64) -> Result<Vec<u8>, Problem> {
+fn index(
+    layout: &ItemLayout,
+    left_out: Vec<usize>,
+    options: &Options,
+    members: u64,
+) -> Result<Vec<u8>, Problem> {
     let left_out: HashSet<usize> = left_out.into_iter().collect();
     let there = layout.members.iter().enumerate().filter(|(index, _)| !left_out.contains(index));
     let indexed =
@@ -181,7 +186,12 @@ fn index(layout: &Layout, left_out: Vec<usize>, options: &Options, members: u64)
 }
 
 /// Ends an archive: zeros after the members, and the index behind them.
-fn write_trailer(output: Output, members: u64, index: Vec<u8>, options: &Options) -> Result<(), Problem> {
+fn write_trailer(
+    output: ArchiveOutput,
+    members: u64,
+    index: Vec<u8>,
+    options: &Options,
+) -> Result<(), Problem> {
     let mut last = vec![0; (archive_bytes(members) - members) as usize];
     last.extend(index);
     match options.compression.frame(last) {
@@ -191,7 +201,10 @@ fn write_trailer(output: Output, members: u64, index: Vec<u8>, options: &Options
 }
 
 /// Makes the operands that the user named. Missing ones are reported.
-fn operands(session: &Session<'_>, examiner: &Examiner) -> Result<Vec<Operand<Arc<Listing>>>, Problem> {
+fn operands(
+    session: &Session<'_>,
+    examiner: &Examiner,
+) -> Result<Vec<Operand<Arc<DirectoryListing>>>, Problem> {
     let mut operands = Vec::new();
     // The last -C directory must exist even if no name follows it.
     examiner.options.directory.iter().try_for_each(|directory| check_directory(session, directory))?;
@@ -221,9 +234,9 @@ fn check_directory(session: &Session<'_>, directory: &CStr) -> Result<(), Proble
 /// Makes an operand. Trailing slashes mean nothing, as in GNU tar: a link is archived as a link.
 fn operand(
     session: &Session<'_>,
-    named: &Named,
+    named: &TarOperand,
     options: &Options,
-) -> Result<Operand<Arc<Listing>>, Problem> {
+) -> Result<Operand<Arc<DirectoryListing>>, Problem> {
     let whole = c_string(without_slashes(named.name.to_bytes()));
     let split = Split::of(&whole);
     let (path, name) = (path_of(named, split.display), c_string(split.name));
@@ -234,12 +247,15 @@ fn operand(
         .map_err(cannot_stat)?;
     let directory = session.cache.open(&place).map_err(cannot_stat)?;
     stat_path(Some(&*directory), &name, options.links == Links::Followed).map_err(cannot_stat)?;
-    let parent = Listing { no_recursion: named.no_recursion, ..Listing::operand_parent(split.display) };
+    let parent = DirectoryListing {
+        no_recursion: named.no_recursion,
+        ..DirectoryListing::operand_parent(split.display)
+    };
     Ok(Operand::named(place, &name, Arc::new(parent)))
 }
 
 /// Returns the path of the directory that contains a name.
-fn path_of(named: &Named, display: &[u8]) -> CString {
+fn path_of(named: &TarOperand, display: &[u8]) -> CString {
     let path = match &named.directory {
         _ if display.starts_with(b"/") => display.to_vec(),
         Some(directory) => [directory.to_bytes(), b"/", display].concat(),

@@ -1,4 +1,4 @@
-//! Entries that become members, and what their headers will say.
+//! Entries that become members, and the values of their headers.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use haul_flow::{DirHandle, FileKey, lock};
 use haul_sys::{Mode, Stat};
 
-use super::format::{HeaderFields, MemberKind, SparseMap, Unfit, encode};
+use super::format::{FormatMisfit, HeaderFields, MemberKind, SparseMap, encode};
 use super::options::{Options, Represented};
 
 pub(super) struct TarEntry {
@@ -19,7 +19,7 @@ pub(super) struct TarEntry {
     pub(super) header_bytes: u32,
     pub(super) extra: Option<Box<Extra>>,
     /// Contents, if it is a directory that is visited.
-    pub(super) listing: Option<Arc<Listing>>,
+    pub(super) listing: Option<Arc<DirectoryListing>>,
 }
 
 /// Attributes that few entries have.
@@ -33,7 +33,7 @@ pub(super) struct Extra {
 }
 
 /// A directory that was visited, or the parent directory of an operand.
-pub(super) struct Listing {
+pub(super) struct DirectoryListing {
     /// Path before the names in it, as the user would write it.
     pub(super) prefix: Vec<u8>,
     /// Bytes of the prefix that are not in members' names; `None` in an operand's parent, where it
@@ -50,7 +50,7 @@ pub(super) struct Listing {
     pub(super) entries: Mutex<Vec<TarEntry>>,
 }
 
-impl Listing {
+impl DirectoryListing {
     pub(super) fn operand_parent(prefix: &[u8]) -> Self {
         Self {
             prefix: prefix.to_vec(),
@@ -125,7 +125,7 @@ impl TarEntry {
         options: &Options,
         owners: &OwnerNames,
         out: &mut Vec<u8>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), FormatMisfit> {
         let (owner, owner_name) = owners.owner(self.stat.owner);
         let (group, group_name) = owners.group(self.stat.group);
         let extra = self.extra.as_deref();
@@ -153,7 +153,7 @@ impl TarEntry {
         path: &[u8],
         options: &Options,
         owners: &OwnerNames,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), FormatMisfit> {
         let mut headers = Vec::with_capacity(1536);
         self.encode(path, options, owners, &mut headers)?;
         self.header_bytes = headers.len() as u32;
@@ -163,19 +163,19 @@ impl TarEntry {
 
 /// Names of users or groups by number, each looked up once. The chains only grow, so reading them
 /// needs no lock.
-struct NameCache([OnceLock<Box<Name>>; CHAINS]);
+struct NameCache([OnceLock<Box<InternedName>>; CHAINS]);
 
 /// Number of chains. Most trees have fewer users, so a name is usually the first in its chain.
 const CHAINS: usize = 1024;
 
 /// A name, and the rest of its chain.
-struct Name {
+struct InternedName {
     number: u32,
     name: Vec<u8>,
-    next: OnceLock<Box<Name>>,
+    next: OnceLock<Box<InternedName>>,
 }
 
-impl Drop for Name {
+impl Drop for InternedName {
     fn drop(&mut self) {
         // Iterative, because a chain can be longer than the stack is deep.
         let mut next = self.next.take();
@@ -190,9 +190,11 @@ impl NameCache {
         Self([const { OnceLock::new() }; CHAINS])
     }
 
-    /// Returns a name, which is empty if there is none.
+    /// Returns a name, which is empty if the number has none.
     fn name(&self, number: u32, ask: impl Fn(u32) -> Option<Vec<u8>>) -> &[u8] {
-        let new = || Box::new(Name { number, name: ask(number).unwrap_or_default(), next: OnceLock::new() });
+        let new = || {
+            Box::new(InternedName { number, name: ask(number).unwrap_or_default(), next: OnceLock::new() })
+        };
         let mut entry = self.0[number as usize % CHAINS].get_or_init(new);
         while entry.number != number {
             entry = entry.next.get_or_init(new);
@@ -269,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_long_chain_ends_without_calls_as_deep() {
-        let before = |next| Name { number: 0, name: Vec::new(), next };
+        let before = |next| InternedName { number: 0, name: Vec::new(), next };
         let chain =
             (0..1_000_000).fold(before(OnceLock::new()), |name, _| before(OnceLock::from(Box::new(name))));
         drop(chain);

@@ -1,4 +1,4 @@
-//! Examines the files to archive: what their headers will say, and what keeps them from
+//! Examines the files to archive: the values of their headers, and whatever keeps them from
 //! being archived.
 
 use std::ffi::CStr;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use haul_flow::{
-    Context, Enter, Entry, EntryOutcome, EntryReport, Failure, OpenDir, Plan, Problem, Reported, Tool,
+    Context, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, OpenDir, Plan, Problem, Reported, Tool,
 };
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, ProcessIdentity, Seek, Stat, open,
-    read_link, seek, stat, stat_path,
+    Credentials, EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, Seek, Stat, open,
+    read_link, seek, stat, stat_at, stat_path,
 };
 
 use super::TarKind;
 use super::acl;
-use super::entry::{Extra, Listing, OwnerNames, TarEntry};
+use super::entry::{DirectoryListing, Extra, OwnerNames, TarEntry};
 use super::exclude::Excludes;
-use super::format::{MemberKind, SparseMap, Unfit};
-use super::options::{Attributes, Confinement, Links, Named, Options};
+use super::format::{FormatMisfit, MemberKind, SparseMap};
+use super::options::{Attributes, Confinement, Links, Options, TarOperand};
 use super::prefix::{PrefixReporter, unsafe_prefix};
 use super::xattrs::XattrSelection;
 
@@ -45,7 +45,7 @@ pub(super) struct Examiner {
     excludes: Excludes,
     xattrs: XattrSelection,
     pub(super) prefixes: PrefixReporter,
-    process: ProcessIdentity,
+    process: Credentials,
     archive: Option<Identity>,
 }
 
@@ -71,7 +71,7 @@ impl Examiner {
     }
 
     /// Reports that an entry cannot be archived because a call failed.
-    fn report_failed<T: Tool<Directory = Arc<Listing>>>(
+    fn report_failed<T: Tool<Directory = Arc<DirectoryListing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
@@ -93,7 +93,7 @@ impl Examiner {
     }
 
     /// Examines an entry that is not a directory.
-    fn examine<T: Tool<Directory = Arc<Listing>>>(
+    fn examine<T: Tool<Directory = Arc<DirectoryListing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
@@ -145,7 +145,7 @@ impl Examiner {
     }
 
     /// Reads the extended attributes and access lists that were requested.
-    pub(super) fn add_records<T: Tool<Directory = Arc<Listing>>>(
+    pub(super) fn add_records<T: Tool<Directory = Arc<DirectoryListing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
@@ -230,13 +230,13 @@ impl Examiner {
 
     /// Examines a directory that was opened and passes it to `keep`, unless it does not become
     /// a member.
-    pub(super) fn enter<T: Tool<Directory = Arc<Listing>>>(
+    pub(super) fn enter<T: Tool<Directory = Arc<DirectoryListing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
         opened: &OpenDir<'_>,
-        keep: impl FnOnce(&Arc<Listing>, TarEntry),
-    ) -> Enter<Arc<Listing>> {
+        keep: impl FnOnce(&Arc<DirectoryListing>, TarEntry),
+    ) -> Enter<Arc<DirectoryListing>> {
         let (stat, parent) = (opened.stat, &entry.node.own);
         // Like GNU tar: a directory that can't be opened isn't archived at all.
         if let Err(cause) = opened.source {
@@ -272,7 +272,7 @@ impl Examiner {
         if elsewhere || parent.no_recursion { Enter::Bare(listing) } else { Enter::Visit(listing) }
     }
 
-    pub(super) fn examine_open<T: Tool<Directory = Arc<Listing>>>(
+    pub(super) fn examine_open<T: Tool<Directory = Arc<DirectoryListing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
@@ -298,11 +298,11 @@ impl Examiner {
 
     /// Examines an entry that is not a directory and passes it to `keep`, unless it does not become
     /// a member. Counts it if `keep` returns true.
-    pub(super) fn handle<T: Tool<Directory = Arc<Listing>>>(
+    pub(super) fn handle<T: Tool<Directory = Arc<DirectoryListing>>>(
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
-        keep: impl FnOnce(&Arc<Listing>, TarEntry) -> bool,
+        keep: impl FnOnce(&Arc<DirectoryListing>, TarEntry) -> bool,
     ) {
         match self.examine(cx, entry) {
             Ok(Some(member)) => {
@@ -318,20 +318,25 @@ impl Examiner {
     }
 
     /// Reports the prefix that is stripped from an operand's name.
-    pub(super) fn report_stripped<T: Tool>(&self, cx: &Context<'_, T>, listing: &Listing, member: &TarEntry) {
+    pub(super) fn report_stripped<T: Tool>(
+        &self,
+        cx: &Context<'_, T>,
+        listing: &DirectoryListing,
+        member: &TarEntry,
+    ) {
         if listing.stripped.is_none() {
             self.prefixes.report_stripped(&listing.path(member), TarKind::RemovingPrefix, cx.report());
         }
     }
 
     /// Reports that a member is left out because it does not fit the format.
-    pub(super) fn report_unfit<T: Tool>(&self, cx: &Context<'_, T>, path: &[u8], why: &Unfit) {
+    pub(super) fn report_unfit<T: Tool>(&self, cx: &Context<'_, T>, path: &[u8], why: &FormatMisfit) {
         self.report(cx, unfit_problem(path, why), 2);
     }
 
     /// Plans an entry: it is skipped if it is excluded, and `otherwise` is for what is not a
     /// directory.
-    pub(super) fn plan<T: Tool<Directory = Arc<Listing>>>(
+    pub(super) fn plan<T: Tool<Directory = Arc<DirectoryListing>>>(
         &self,
         entry: &Entry<T>,
         kind: EntryType,
@@ -347,7 +352,7 @@ impl Examiner {
     }
 
     /// True if an operand is excluded, so that it need not even exist.
-    pub(super) fn leaves_out(&self, named: &Named) -> bool {
+    pub(super) fn leaves_out(&self, named: &TarOperand) -> bool {
         self.excludes.leaves_out(without_slashes(named.name.to_bytes()))
     }
 
@@ -366,15 +371,15 @@ impl Examiner {
         &self,
         cx: &Context<'_, T>,
         entry: &Entry<T>,
-        failure: Failure<'_>,
+        failure: EntryFailure<'_>,
     ) -> Reported {
         let is_reported = match failure {
-            Failure::Classify(cause) | Failure::OpenDir(cause) | Failure::OpenFile(cause)
+            EntryFailure::Classify(cause) | EntryFailure::OpenDir(cause) | EntryFailure::OpenFile(cause)
                 if cause.is(Errno::NOENT) =>
             {
                 self.report_removed(cx, entry)
             }
-            Failure::OpenDir(_) | Failure::OpenFile(_) => self.report_refused(cx, entry),
+            EntryFailure::OpenDir(_) | EntryFailure::OpenFile(_) => self.report_refused(cx, entry),
             _ => false,
         };
         if is_reported { Reported::Yes } else { Reported::No }
@@ -383,7 +388,7 @@ impl Examiner {
     /// Reports an entry that cannot even be looked up. Returns false if it can.
     fn report_refused<T: Tool>(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
         let directory = cx.cache().open(&entry.node.source);
-        let looked = directory.and_then(|directory| stat_path(Some(&*directory), entry.name(), false));
+        let looked = directory.and_then(|directory| stat_at(&*directory, entry.name()));
         let refused = looked.err();
         let is_refused = refused.is_some();
         if let Some(cause) = refused {
@@ -416,11 +421,11 @@ pub(super) fn difference<T: Tool>(entry: &Entry<T>, missing: u64, changed: bool)
     }
 }
 
-pub(super) fn unfit_problem(path: &[u8], unfit: &Unfit) -> Problem {
+pub(super) fn unfit_problem(path: &[u8], unfit: &FormatMisfit) -> Problem {
     match unfit {
-        Unfit::Name => Problem::new(TarKind::NameTooLong).naming(path),
-        Unfit::Link => Problem::new(TarKind::LinkTooLong).naming(path),
-        Unfit::Number(what, number, largest) => Problem::new(TarKind::NumberTooLarge)
+        FormatMisfit::Name => Problem::new(TarKind::NameTooLong).naming(path),
+        FormatMisfit::Link => Problem::new(TarKind::LinkTooLong).naming(path),
+        FormatMisfit::Number(what, number, largest) => Problem::new(TarKind::NumberTooLarge)
             .naming(path)
             .naming(number.to_string())
             .naming(*what)
@@ -433,7 +438,7 @@ fn map_of(file: &Fd, stat: &Stat) -> Result<SparseMap, Error> {
     let mut at = 0;
     while at < stat.size {
         let Some(start) = seek(file, Seek::Data, at)?.filter(|start| *start < stat.size) else { break };
-        // At least one byte further each time, even if the file changes meanwhile.
+        // At least one byte further each time, even if the file changes at the same time.
         let end = seek(file, Seek::Hole, start)?.unwrap_or(stat.size).clamp(start + 1, stat.size);
         data.push(start..end);
         at = end;
@@ -441,7 +446,7 @@ fn map_of(file: &Fd, stat: &Stat) -> Result<SparseMap, Error> {
     Ok(SparseMap { data, size: stat.size })
 }
 
-impl Listing {
+impl DirectoryListing {
     /// Creates the listing of a directory in this one.
     fn below(&self, name: &CStr, options: &Options) -> Self {
         let mut prefix = [self.prefix.as_slice(), without_slashes(name.to_bytes())].concat();

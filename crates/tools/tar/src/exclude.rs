@@ -144,7 +144,7 @@ mod tests {
         assert!(leaves_out(of("b"), "a/b"));
         assert!(leaves_out(of("b"), "a/b/c"));
         assert!(leaves_out(of("a/b"), "x/a/b/"));
-        // As in GNU tar: names are matched without a trailing slash.
+        // GNU tar, too, matches names without a trailing slash.
         assert!(!leaves_out(of("b/"), "a/b/") && !leaves_out(of("b/"), "a/b/c"));
         assert!(!leaves_out(of("b"), "a/bc"));
         assert!(leaves_out(of("*.git"), "x/.git/config"));

@@ -119,7 +119,7 @@ haul_flow::kinds! {
         Continued = "{escape}: Cannot extract -- file is continued from another volume",
         /// The type of a member is unknown.
         UnknownKind = "{escape}: Unknown file type '{bare}', extracted as normal file",
-        /// Another process replaced what was just made.
+        /// Another process replaced the entry that was just made.
         ReplacedWhileMade = "{escape}: Replaced while it was being extracted; not changed",
         CannotMakeDirectory = "{escape}: Cannot mkdir",
         CannotMakeSymlink = "{escape}: Cannot create symlink to {prose}",

@@ -13,17 +13,17 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_flow::{FileKey, Report, lock};
+use haul_flow::{FileKey, Reporter, lock};
 
 use super::TarKind;
-use super::entry::{Listing, OwnerNames, TarEntry};
+use super::entry::{DirectoryListing, OwnerNames, TarEntry};
 use super::examiner::unfit_problem;
 use super::format::{MemberKind, in_blocks};
 use super::options::{Links, MemberOrder, Options};
 use super::prefix::PrefixReporter;
 
 pub(super) struct PlacedMember {
-    /// Index in [`Layout::listings`] of its directory.
+    /// Index in [`ItemLayout::listings`] of its directory.
     pub(super) listing: u32,
     /// Offset of its first header.
     pub(super) offset: u64,
@@ -50,21 +50,21 @@ pub(super) struct Span {
     pub(super) is_piece: bool,
 }
 
-pub(super) struct Layout {
-    pub(super) listings: Vec<Arc<Listing>>,
+pub(super) struct ItemLayout {
+    pub(super) listings: Vec<Arc<DirectoryListing>>,
     pub(super) members: Vec<PlacedMember>,
     pub(super) spans: Vec<Span>,
 }
 
-impl Layout {
+impl ItemLayout {
     /// Orders everything found below the operands' parent directories (`parents`). Reports what
     /// cannot be archived; the flag is true if everything can.
     pub(super) fn new(
-        parents: Vec<Arc<Listing>>,
+        parents: Vec<Arc<DirectoryListing>>,
         options: &Options,
         owners: &OwnerNames,
         span_bytes: u64,
-        report: &dyn Report,
+        report: &dyn Reporter,
     ) -> (Self, bool) {
         let mut layout = Self { listings: Vec::new(), members: Vec::new(), spans: Vec::new() };
         for parent in parents {
@@ -77,7 +77,7 @@ impl Layout {
     }
 
     /// Adds everything below a directory. Iterative, because trees can be very deep.
-    fn add_all_below(&mut self, parent: Arc<Listing>, order: MemberOrder) {
+    fn add_all_below(&mut self, parent: Arc<DirectoryListing>, order: MemberOrder) {
         let mut stack = vec![self.open(parent, order)];
         while let Some((listing, rest)) = stack.last_mut() {
             let Some(entry) = rest.next() else {
@@ -91,7 +91,11 @@ impl Layout {
     }
 
     /// Numbers a directory and takes its entries out, in order.
-    fn open(&mut self, listing: Arc<Listing>, order: MemberOrder) -> (u32, std::vec::IntoIter<TarEntry>) {
+    fn open(
+        &mut self,
+        listing: Arc<DirectoryListing>,
+        order: MemberOrder,
+    ) -> (u32, std::vec::IntoIter<TarEntry>) {
         let mut entries = std::mem::take(&mut *lock(&listing.entries));
         match order {
             MemberOrder::Name => entries.sort_unstable_by(|one, other| one.name.cmp(&other.name)),
@@ -110,7 +114,7 @@ impl Layout {
 
     /// Turns further names of a file into hard links, and drops the ones that do not fit the
     /// format; returns true if all fit.
-    fn link(&mut self, options: &Options, owners: &OwnerNames, report: &dyn Report) -> bool {
+    fn link(&mut self, options: &Options, owners: &OwnerNames, report: &dyn Reporter) -> bool {
         let prefixes = PrefixReporter::new(options.confinement);
         let mut firsts: HashMap<FileKey, usize> = HashMap::new();
         let mut unfit = Vec::new();
@@ -206,7 +210,7 @@ impl Layout {
 #[cfg(test)]
 #[allow(clippy::panic)]
 mod tests {
-    use haul_flow::{Line, Problem, Tally};
+    use haul_flow::{OutputLine, Problem, Tally};
     use haul_sys::{FileType, Identity, Mode, Standard, Stat, Timestamp};
 
     use super::*;
@@ -214,12 +218,12 @@ mod tests {
     /// A reporter that expects no problem.
     struct Silent;
 
-    impl Report for Silent {
+    impl Reporter for Silent {
         fn count(&self, _: Tally) {}
         fn problem(&self, problem: Problem) {
             panic!("{problem:?}");
         }
-        fn line(&self, _: Line) {}
+        fn line(&self, _: OutputLine) {}
         fn output(&self, _: Standard, _: &[u8]) {}
         fn debug(&self, _: &str) {}
     }
@@ -247,12 +251,12 @@ mod tests {
         entry
     }
 
-    fn planned(entries: Vec<TarEntry>, order: MemberOrder) -> (Layout, Options) {
+    fn planned(entries: Vec<TarEntry>, order: MemberOrder) -> (ItemLayout, Options) {
         let options = Options { order, ..Options::default() };
-        let parent = Listing::operand_parent(b"");
+        let parent = DirectoryListing::operand_parent(b"");
         entries.into_iter().for_each(|entry| parent.add(entry));
         let (layout, all_fit) =
-            Layout::new(vec![Arc::new(parent)], &options, &OwnerNames::new(&options), 1 << 20, &Silent);
+            ItemLayout::new(vec![Arc::new(parent)], &options, &OwnerNames::new(&options), 1 << 20, &Silent);
         assert!(all_fit);
         (layout, options)
     }

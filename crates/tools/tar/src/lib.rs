@@ -62,7 +62,7 @@ pub use extract::{Extractor, extract};
 pub use kind::TarKind;
 pub use list::list;
 pub use options::{
-    Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder, ModeChange,
-    Named, Operation, Options, Ownership, Represented,
+    ArchivePath, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
+    ModeChange, Operation, Options, Ownership, Represented, TarOperand,
 };
 pub use positioned_writer::PositionedWriter;

@@ -1,13 +1,13 @@
 //! `haul tar -t`: lists the members of an archive, in the format of GNU tar.
 
-use haul_flow::{Line, Report};
+use haul_flow::{OutputLine, Reporter};
 use haul_sys::{LocalTime, Mode, local_time};
 
 use super::format::MemberKind;
 use super::prefix::PrefixReporter;
 use super::read::archive;
 use super::read::member::Member;
-use super::read::select::{Selection, confined, link_target};
+use super::read::select::{MemberSelection, confined, link_target};
 use super::{Options, TarKind};
 
 /// Initial width of owner, group and size together; it grows.
@@ -17,7 +17,7 @@ const FIRST_WIDTH: usize = 19;
 const FAILED: u8 = 2;
 
 /// Lists an archive; returns the exit status.
-pub fn list(options: &Options, report: &dyn Report) -> u8 {
+pub fn list(options: &Options, report: &dyn Reporter) -> u8 {
     let mut members = match archive::open(options) {
         Ok(members) => members,
         Err(problem) => {
@@ -25,18 +25,18 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
             return FAILED;
         }
     };
-    let (selection, prefixes) = (Selection::new(options), PrefixReporter::new(options.confinement));
+    let (selection, prefixes) = (MemberSelection::new(options), PrefixReporter::new(options.confinement));
     let (mut problems, mut failed) = (Vec::new(), false);
-    let mut lines = Lines::new(options.verbose.saturating_add(1), options.numeric_owner);
+    let mut lines = MemberLines::new(options.verbose.saturating_add(1), options.numeric_owner);
     loop {
         let next = members.next(&mut problems);
-        failed |= archive::tell(&mut problems, report);
+        failed |= archive::report_all(&mut problems, report);
         match next {
             Ok(Some(mut member)) => {
                 if selection.wants(&member.name).is_some() {
                     confined(&prefixes, options, &member.name, TarKind::RemovingPrefix, report);
                     if member.kind == MemberKind::HardLink {
-                        // As in GNU tar, components are stripped from it, but not from the name.
+                        // GNU tar, too, strips components from it, but not from the name.
                         member.link = link_target(&prefixes, options, &member.link, report);
                     }
                     report.line(lines.line(&member));
@@ -54,21 +54,21 @@ pub fn list(options: &Options, report: &dyn Report) -> u8 {
     if failed { FAILED } else { 0 }
 }
 
-pub(crate) struct Lines {
+pub(crate) struct MemberLines {
     verbose: u8,
     numeric_owner: bool,
     width: usize,
 }
 
-impl Lines {
+impl MemberLines {
     /// Creates a formatter of names only (1), or of everything known (2).
     pub(crate) fn new(verbose: u8, numeric_owner: bool) -> Self {
         Self { verbose, numeric_owner, width: FIRST_WIDTH }
     }
 
-    pub(crate) fn line(&mut self, member: &Member) -> Line {
+    pub(crate) fn line(&mut self, member: &Member) -> OutputLine {
         if self.verbose < 2 {
-            return Line::new(TarKind::Listed, vec![member.name.clone()]);
+            return OutputLine::new(TarKind::Listed, vec![member.name.clone()]);
         }
         let owner = |name: &[u8], number: u32| match self.numeric_owner || name.is_empty() {
             true => number.to_string().into_bytes(),
@@ -82,7 +82,7 @@ impl Lines {
             _ => member.size.to_string(),
         };
         let taken = user.len() + 1 + group.len() + 1 + size.len();
-        // As in GNU tar: the column grows for long lines and never shrinks.
+        // Like GNU tar's, the column grows for long lines and never shrinks.
         self.width = self.width.max(taken);
         let fill = " ".repeat(self.width - taken);
         let date = date(member.modified.seconds);
@@ -102,7 +102,7 @@ impl Lines {
             MemberKind::Unknown(letter) => names.push(vec![letter]),
             _ => {}
         }
-        Line::new(kind, names)
+        OutputLine::new(kind, names)
     }
 }
 
@@ -119,7 +119,7 @@ fn date(seconds: i64) -> String {
 /// Returns the letter of a member's type.
 fn letter(member: &Member) -> u8 {
     match member.kind {
-        // As in GNU tar, even of a directory that is one because its name ends in a slash.
+        // Like GNU tar, even for a directory that is one only by its name's trailing slash.
         _ if member.is_contiguous => b'C',
         MemberKind::Regular => b'-',
         MemberKind::HardLink => b'h',

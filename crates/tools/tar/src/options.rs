@@ -20,7 +20,7 @@ pub enum Operation {
 
 /// Location of the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Archive {
+pub enum ArchivePath {
     /// Standard output when writing, standard input when reading (`-f -`).
     #[default]
     Standard,
@@ -31,7 +31,7 @@ pub enum Archive {
 /// Compression of the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compression {
-    /// None was requested. When reading, the first bytes decide.
+    /// No compression was requested. When reading, the first bytes decide.
     #[default]
     None,
     /// gzip members (`-z`).
@@ -94,7 +94,7 @@ bitflags! {
 /// A user or group that replaces a file's own in the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Represented {
-    /// The name; empty if there is none.
+    /// The name; empty for none.
     pub name: Vec<u8>,
     /// The number; `None` keeps the file's own.
     pub number: Option<u32>,
@@ -112,7 +112,7 @@ pub struct Exclude {
 
 /// A member or file named by the user, with the `-C` directory in effect for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct TarOperand {
     /// Directory to look in or extract to: the path of the last `-C` before the name, joined with
     /// earlier ones if it is relative. `None` is the working directory at startup.
     pub directory: Option<CString>,
@@ -138,7 +138,7 @@ pub enum Existing {
 }
 
 impl Existing {
-    /// True if what exists gives way to the member, or gets its attributes.
+    /// True if an existing entry gives way to the member, or gets its attributes.
     pub(crate) fn is_replaced(self) -> bool {
         matches!(self, Self::Replace | Self::Overwrite)
     }
@@ -172,16 +172,16 @@ pub struct Options {
     /// Operation to perform.
     pub operation: Operation,
     /// Archive to operate on.
-    pub archive: Archive,
+    pub archive: ArchivePath,
     /// Compression of the archive.
     pub compression: Compression,
     /// Program that compresses the archive or, with `-d`, decompresses it, and its arguments
-    /// (`-I`); empty if there is none.
+    /// (`-I`); empty for none.
     pub program: Vec<OsString>,
     /// Number of `-v` flags.
     pub verbose: u8,
     /// Files to archive, or members to extract or list; empty selects all members.
-    pub named: Vec<Named>,
+    pub named: Vec<TarOperand>,
     /// Directory that the last `-C` led to, for extracting all members.
     pub directory: Option<CString>,
     /// Patterns of files and members to leave out.

@@ -37,7 +37,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::segment::{BufferPool, Content, Reservation, SEGMENT_BYTES, Segment};
+use super::segment::{BufferPool, Reservation, SEGMENT_BYTES, Segment, SegmentContent};
 
 /// Maximum bytes buffered before members are deferred.
 pub(super) const BUFFERED_BYTES_MAX: usize = 64 << 20;
@@ -95,17 +95,17 @@ impl<L> Default for Branch<L> {
 }
 
 /// Content and its stored length, in bytes.
-type Stored<'a> = (&'a Content<'a>, usize);
+type SizedContent<'a> = (&'a SegmentContent<'a>, usize);
 
 /// Content of a member that has only headers.
-const NOTHING: Stored<'_> = (&Content::Later(0), 0);
+const NOTHING: SizedContent<'_> = (&SegmentContent::Later(0), 0);
 
 /// The member was deferred and will be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deferred;
 
 /// The allocated part of the archive and the buffered rest; `L` is a deferred entry.
-pub(super) struct Order<L> {
+pub(super) struct ArchiveOrder<L> {
     branches: Vec<Branch<L>>,
     /// Numbers of completed branches, for reuse.
     unused: Vec<usize>,
@@ -125,7 +125,7 @@ pub(super) struct Order<L> {
     memory: Arc<BufferPool>,
 }
 
-impl<L> Order<L> {
+impl<L> ArchiveOrder<L> {
     pub(super) fn new(memory: Arc<BufferPool>, buffered_bytes_max: usize) -> Self {
         let last = Segment::new(memory.take());
         last.set_offset(0);
@@ -172,7 +172,7 @@ impl<L> Order<L> {
         &mut self,
         directory: usize,
         headers: &[u8],
-        content: &Content<'_>,
+        content: &SegmentContent<'_>,
         may_buffer: bool,
         deferred: impl FnOnce() -> L,
     ) -> Result<Option<Reservation>, Deferred> {
@@ -190,7 +190,7 @@ impl<L> Order<L> {
             self.descend();
             return Ok(reservation);
         }
-        let is_here = matches!(content, Content::Here(_));
+        let is_here = matches!(content, SegmentContent::Here(_));
         Ok(match within.filter(|stored| is_here || *stored <= INLINE_BYTES_MAX) {
             Some(stored) => self.add_last(headers, (content, stored)),
             None => {
@@ -250,7 +250,7 @@ impl<L> Order<L> {
         directory != self.tip && !(may_buffer && usize::try_from(stored).is_ok_and(waits))
     }
 
-    /// Takes the segments whose offset became final.
+    /// Removes and returns the segments whose offset is final.
     pub(super) fn take_allocated(&mut self) -> Vec<Arc<Segment>> {
         std::mem::take(&mut self.allocated)
     }
@@ -303,7 +303,7 @@ impl<L> Order<L> {
         &mut self,
         number: usize,
         headers: &[u8],
-        (content, stored): Stored<'_>,
+        (content, stored): SizedContent<'_>,
     ) -> Option<Reservation> {
         self.add_headers(number);
         let branch = &mut self.branches[number];
@@ -324,7 +324,7 @@ impl<L> Order<L> {
         reservation
     }
 
-    fn add_last(&mut self, headers: &[u8], (content, stored): Stored<'_>) -> Option<Reservation> {
+    fn add_last(&mut self, headers: &[u8], (content, stored): SizedContent<'_>) -> Option<Reservation> {
         if self.last_bytes > 0 && self.last_bytes + headers.len() + stored > SEGMENT_BYTES {
             self.end_last(0);
         }

@@ -2,8 +2,8 @@
 //! a stream, written in order.
 //!
 //! One worker writes at a time. With positioned writes several could, but the kernel lets only one
-//! write to a file, and the others would wait for it. So a worker that has something to write
-//! meanwhile queues it for the one that writes, and goes on.
+//! write to a file, and the others would wait for it. So while one writes, the others queue their
+//! pieces for it and continue.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,7 +15,7 @@ use haul_sys::{
 };
 
 use super::TarKind;
-use super::options::{Archive, Compression, Options};
+use super::options::{ArchivePath, Compression, Options};
 use super::segment::BufferPool;
 
 /// Maximum bytes queued before workers that bring more block.
@@ -25,12 +25,12 @@ const QUEUED_BYTES_MAX: usize = 4 << 20;
 /// queue shrinks.
 const WRITES_PER_CALL: usize = 2;
 
-pub(super) struct Output {
+pub(super) struct ArchiveOutput {
     file: Arc<Fd>,
     name: Vec<u8>,
     /// True if every byte can be written at its offset at any time.
     pub(super) is_positioned: bool,
-    /// Program of `-I`, which reads what is written here.
+    /// Program of `-I`, which reads the bytes written here.
     filter: Option<Filter>,
     queue: Mutex<WriteQueue>,
     /// Signalled when a worker stops writing.
@@ -58,7 +58,7 @@ impl WriteQueue {
         self.queued.insert(number, (offset, bytes));
     }
 
-    /// Takes out a piece that can be written.
+    /// Removes and returns a piece that can be written.
     fn take(&mut self, is_positioned: bool) -> Option<(u64, Vec<u8>)> {
         let number = if is_positioned { *self.queued.first_key_value()?.0 } else { self.next };
         let piece = self.queued.remove(&number)?;
@@ -68,7 +68,7 @@ impl WriteQueue {
     }
 }
 
-impl Output {
+impl ArchiveOutput {
     /// Opens the archive file, emptied, or standard output.
     ///
     /// # Errors
@@ -76,8 +76,8 @@ impl Output {
     pub(super) fn create(options: &Options) -> Result<Self, Problem> {
         let Options { archive, compression, program, .. } = options;
         let (name, opened) = match archive {
-            Archive::Standard => (b"-".to_vec(), standard_stream(Standard::Output)),
-            Archive::File(path) => {
+            ArchivePath::Standard => (b"-".to_vec(), standard_stream(Standard::Output)),
+            ArchivePath::File(path) => {
                 let mode = Mode::new(0o666);
                 // Through a link if there is one: the user named the archive.
                 (path.to_bytes().to_vec(), open_path(path, Open::create_through(mode)))
@@ -88,10 +88,10 @@ impl Output {
         let is = stat(&file).map_err(cannot)?;
         let is_file = is.kind == FileType::Regular;
         let is_plain = *compression == Compression::None && program.is_empty();
-        let is_positioned = is_file && *archive != Archive::Standard && is_plain;
+        let is_positioned = is_file && *archive != ArchivePath::Standard && is_plain;
         // Only if it has content: ext4 flushes a truncated file to disk when it is closed, and the
         // close waits for that.
-        if is_file && *archive != Archive::Standard && is.size > 0 {
+        if is_file && *archive != ArchivePath::Standard && is.size > 0 {
             truncate(&file, 0).map_err(cannot)?;
         }
         let (file, filter) = match program.first() {
@@ -157,7 +157,7 @@ impl Output {
         while written < most
             && let Some((offset, bytes)) = queue.take(self.is_positioned)
         {
-            // Others queue their pieces meanwhile.
+            // Unlocked, so that others can queue their pieces.
             drop(queue);
             self.write(offset, &bytes);
             self.memory.give(bytes);
@@ -197,7 +197,7 @@ impl Output {
         let closed = Arc::into_inner(file).map_or(Ok(()), Fd::close);
         let ended = filter.map_or(Ok(Ok(())), Filter::finish);
         match (failure.into_inner(), closed.and(ended)) {
-            // A program that fails also breaks the pipe; its exit status says more than the
+            // A program that fails also breaks the pipe; its exit status is more specific than the
             // failed write.
             (_, Ok(Err(status))) => {
                 Err(Problem::new(TarKind::ChildFailed).naming(name.as_slice()).naming(status.to_string()))

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use haul_flow::{Problem, Report, lock};
+use haul_flow::{Problem, Reporter, lock};
 
 use super::TarKind;
 use super::options::Confinement;
@@ -37,7 +37,7 @@ impl PrefixReporter {
     }
 
     /// Reports, as `kind`, the prefix that is stripped from a name.
-    pub(super) fn report_stripped(&self, name: &[u8], kind: TarKind, report: &dyn Report) {
+    pub(super) fn report_stripped(&self, name: &[u8], kind: TarKind, report: &dyn Reporter) {
         let prefix = &name[..unsafe_prefix(name)];
         if self.confinement == Confinement::Absolute || prefix.is_empty() {
             return;

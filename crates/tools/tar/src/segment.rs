@@ -25,7 +25,7 @@ impl BufferPool {
     pub(super) fn give(&self, mut memory: Vec<u8>) {
         memory.clear();
         let mut kept = lock(&self.0);
-        // What one large member has made long isn't kept.
+        // A buffer that one large member made long isn't kept.
         if kept.len() < KEPT_SEGMENTS && memory.capacity() <= 2 * SEGMENT_BYTES {
             kept.push(memory);
         }
@@ -44,14 +44,14 @@ pub(super) struct Segment {
     refcount: AtomicUsize,
 }
 
-pub(super) enum Content<'a> {
+pub(super) enum SegmentContent<'a> {
     /// This many bytes, which arrive later.
     Later(u64),
     /// All of it.
     Here(&'a [u8]),
 }
 
-impl Content<'_> {
+impl SegmentContent<'_> {
     /// Returns the bytes it takes in an archive, in whole blocks.
     pub(super) fn stored_bytes(&self) -> u64 {
         in_blocks(match self {
@@ -95,17 +95,17 @@ impl Segment {
     pub(super) fn add(
         self: &Arc<Self>,
         headers: &[u8],
-        content: &Content<'_>,
+        content: &SegmentContent<'_>,
         stored: usize,
     ) -> (Option<Reservation>, usize) {
         let mut bytes = self.bytes();
         bytes.extend_from_slice(headers);
         let (begins, end) = (bytes.len(), bytes.len() + stored);
-        if let Content::Here(content) = content {
+        if let SegmentContent::Here(content) = content {
             bytes.extend_from_slice(content);
         }
         bytes.resize(end, 0);
-        if stored == 0 || matches!(content, Content::Here(_)) {
+        if stored == 0 || matches!(content, SegmentContent::Here(_)) {
             return (None, end);
         }
         // Relaxed: the caller's own reference keeps the count from falling to 0.

@@ -1,26 +1,27 @@
 //! First pass of the two-pass writer, for archives in which offsets must be known before content is
 //! read: all workers examine everything that goes into the archive.
 //!
-//! Each directory gets a [`Listing`] of its entries, which the layout (`layout.rs`) puts in order.
-//! This pass reads only what headers say; the second one reads content (`positioned_writer/`).
-//! Files that may be unreadable are opened here already, so that they are left out of the archive.
+//! Each directory gets a [`DirectoryListing`] of its entries, which the layout (`layout.rs`) puts
+//! in order. This pass reads only the values for headers; the second one reads content
+//! (`positioned_writer/`). Files that may be unreadable are opened here already, so that they are
+//! left out of the archive.
 
 use std::sync::Arc;
 
 use haul_flow::{
-    Context, DirNode, Enter, Entry, Failure, Handled, OpenDir, OpenSource, Plan, Reported, Start, Tool,
+    Context, DirNode, Enter, Entry, EntryFailure, Handled, OpenDir, OpenSource, Plan, Reported, Start, Tool,
 };
 use haul_sys::EntryType;
 
-use super::entry::{Listing, TarEntry};
+use super::entry::{DirectoryListing, TarEntry};
 use super::examiner::Examiner;
 use super::options::Links;
 
-pub(super) struct Survey(pub(super) Examiner);
+pub(super) struct ArchiveSurvey(pub(super) Examiner);
 
-impl Survey {
+impl ArchiveSurvey {
     /// Measures an entry's headers and adds it to the listing, unless it does not fit the format.
-    fn keep(&self, cx: &Context<'_, Self>, listing: &Listing, mut member: TarEntry) {
+    fn keep(&self, cx: &Context<'_, Self>, listing: &DirectoryListing, mut member: TarEntry) {
         let path = listing.member_path(&member, &self.0.options);
         match member.measure(&path, &self.0.options, &self.0.owners) {
             Ok(()) => listing.add(member),
@@ -29,8 +30,8 @@ impl Survey {
     }
 }
 
-impl Tool for Survey {
-    type Directory = Arc<Listing>;
+impl Tool for ArchiveSurvey {
+    type Directory = Arc<DirectoryListing>;
     type File = ();
 
     fn follow(&self, _: &Entry<Self>) -> bool {
@@ -46,7 +47,7 @@ impl Tool for Survey {
         cx: &Context<'_, Self>,
         entry: &Entry<Self>,
         opened: &OpenDir<'_>,
-    ) -> Enter<Arc<Listing>> {
+    ) -> Enter<Arc<DirectoryListing>> {
         self.0.enter(cx, entry, opened, |parent, member| self.keep(cx, parent, member))
     }
 
@@ -54,7 +55,7 @@ impl Tool for Survey {
         node.own.held.get_or_init(|| Arc::clone(&node.source));
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         self.0.failed(cx, entry, failure)
     }
 

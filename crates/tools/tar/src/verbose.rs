@@ -2,26 +2,26 @@
 
 use std::sync::Mutex;
 
-use haul_flow::{Line, Report, lock};
+use haul_flow::{OutputLine, Reporter, lock};
 
 use haul_sys::device_parts;
 
 use super::TarKind;
-use super::entry::{Listing, OwnerNames, TarEntry};
+use super::entry::{DirectoryListing, OwnerNames, TarEntry};
 use super::format::MemberKind;
-use super::list::Lines;
+use super::list::MemberLines;
 use super::options::Options;
 use super::read::member::Member;
 
 /// Prints members as they are archived, if requested.
 pub(super) struct MemberPrinter {
     verbose: u8,
-    lines: Mutex<Lines>,
+    lines: Mutex<MemberLines>,
 }
 
 impl MemberPrinter {
     pub(super) fn new(options: &Options) -> Self {
-        let lines = Mutex::new(Lines::new(options.verbose, options.numeric_owner));
+        let lines = Mutex::new(MemberLines::new(options.verbose, options.numeric_owner));
         Self { verbose: options.verbose, lines }
     }
 
@@ -29,14 +29,14 @@ impl MemberPrinter {
     /// may be shorter. With `-vv` the rest is the line that a listing would have.
     pub(super) fn print(
         &self,
-        (listing, entry): (&Listing, &TarEntry),
+        (listing, entry): (&DirectoryListing, &TarEntry),
         options: &Options,
         owners: &OwnerNames,
-        report: &dyn Report,
+        report: &dyn Reporter,
     ) {
         let line = match self.verbose {
             0 => return,
-            1 => Line::new(TarKind::Member, vec![listing.path_with_slash(entry)]),
+            1 => OutputLine::new(TarKind::Member, vec![listing.path_with_slash(entry)]),
             _ => {
                 let member = listed(entry, listing.path_with_slash(entry), options, owners);
                 lock(&self.lines).line(&member)

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use archive::{Archive, BLOCK, Header, summed};
-use haul_flow::{Line, Problem, Report, Tally};
+use haul_flow::{OutputLine, Problem, Reporter, Tally};
 use haul_sys::Standard;
 use haul_tar::Options;
 use haul_testkit::random::{Random, Rng, seeded};
@@ -33,14 +33,14 @@ struct Listener {
     problems: AtomicUsize,
 }
 
-impl Report for Listener {
+impl Reporter for Listener {
     fn count(&self, _: Tally) {}
 
     fn problem(&self, _: Problem) {
         self.problems.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn line(&self, _: Line) {
+    fn line(&self, _: OutputLine) {
         self.lines.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -162,7 +162,7 @@ fn archives_changed_at_random_are_read_or_refused() {
         std::fs::write(file.path(), &archive).unwrap();
         let listener = Listener::default();
         let options = Options {
-            archive: haul_tar::Archive::File(path.clone()),
+            archive: haul_tar::ArchivePath::File(path.clone()),
             verbose: 1,
             ignore_zeros: random.random_range(0..4) == 0,
             ..Options::default()

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_engine::{Call, Done, Engine, Op, Outcome, Wait};
-use haul_sys::{Buffer, Cache, Fd};
+use haul_sys::{Buffer, CacheMode, Fd};
 
 use crate::aio::file::TestFile;
 use crate::aio::order::RecordOrder;
@@ -143,7 +143,7 @@ impl<'a> AioRun<'a> {
         let Some(buffer) = slot.buffer.take() else {
             return Err(unreliable(format!("record {} was completed twice", slot.record)));
         };
-        let (file, cache) = (Arc::clone(&self.descriptor), Cache::Keep);
+        let (file, cache) = (Arc::clone(&self.descriptor), CacheMode::Keep);
         let offset = self.job.settings.offset(slot.record) + slot.moved as u64;
         let call = match self.job.transfer {
             TransferKind::Read => Call::Read {

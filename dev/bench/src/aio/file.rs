@@ -25,8 +25,8 @@ use crate::noise::Noise;
 
 const STAMP_BYTES: usize = 16;
 
-/// `TMPFS_MAGIC` from `linux/magic.h`.
-const TMPFS: FsWord = 0x0102_1994;
+/// `f_type` of a tmpfs.
+const TMPFS: FsWord = haul_sys::magic::TMPFS as FsWord;
 
 /// Maximum number of attempts to drop the file from memory; pages in use at that moment stay.
 const DROPS_MAX: u32 = 20;

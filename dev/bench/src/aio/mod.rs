@@ -25,7 +25,7 @@ mod settings;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use haul_engine::{ENGINES, Engine, Listed, Ops, Setup};
+use haul_engine::{ENGINES, Engine, EngineEntry, EngineSetup, Ops};
 
 use crate::compare::CompareVerdict;
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ pub(crate) fn aio(
 fn engines(
     names: &[String],
     settings: AioSettings,
-) -> Result<(Vec<&'static Listed>, Vec<UnavailableEngine>)> {
+) -> Result<(Vec<&'static EngineEntry>, Vec<UnavailableEngine>)> {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for listed in
         ENGINES.iter().filter(|listed| names.is_empty() || names.iter().any(|name| name == listed.name))
@@ -105,9 +105,9 @@ fn engines(
     Ok((usable, refused))
 }
 
-fn make(listed: &Listed, settings: AioSettings) -> Result<Box<dyn Engine>> {
+fn make(listed: &EngineEntry, settings: AioSettings) -> Result<Box<dyn Engine>> {
     // Several operations in flight per file; engines with a choice then keep writes in flight, too.
-    let setup = Setup { ops: Some(Ops::Multi), ..Setup::of_depth(settings.depth) };
+    let setup = EngineSetup { ops: Some(Ops::Multi), ..EngineSetup::of_depth(settings.depth) };
     listed.make(&setup).map_err(|error| {
         Error::Refused(format!(
             "the engine {} cannot be had here: {error:#}; nothing was written",
@@ -118,7 +118,7 @@ fn make(listed: &Listed, settings: AioSettings) -> Result<Box<dyn Engine>> {
 
 struct Benchmark<'a> {
     file: TestFile,
-    engines: Vec<&'static Listed>,
+    engines: Vec<&'static EngineEntry>,
     report: AioReport,
     output: &'a mut dyn Write,
     progress: &'a mut dyn Write,
@@ -151,7 +151,7 @@ impl Benchmark<'_> {
         Ok(rows.filter_map(|(listed, result)| result.row(listed.name, pattern, kind, direct)).collect())
     }
 
-    fn round(&mut self, listed: &Listed, order: &RecordOrder, kind: TransferKind) -> Result<Round> {
+    fn round(&mut self, listed: &EngineEntry, order: &RecordOrder, kind: TransferKind) -> Result<Round> {
         let settings = self.report.settings;
         if self.file.drop_cache()? == Dropped::AsFarAsKnown {
             self.report.cache_checked = false;

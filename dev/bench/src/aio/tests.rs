@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use haul_engine::{Call, Caps, Done, Faulty, Mischief, Null, Op, Record, Sync, Tally, Uring};
+use haul_engine::{
+    Call, Caps, CountingEngine, Done, Faulty, Mischief, Null, Op, OperationTally, Sync, Uring,
+};
 use haul_sys::{Errno, Operation};
 use haul_testkit::mount::Mount;
 use haul_testkit::{needs, require, skip, wait};
@@ -239,8 +241,8 @@ fn an_error_is_the_end() {
 
 /// An engine that records how it is driven.
 struct Watched {
-    engine: Record<Null>,
-    tally: Arc<Tally>,
+    engine: CountingEngine<Null>,
+    tally: Arc<OperationTally>,
     /// Submissions since the last flush, and their maximum.
     submitted: usize,
     submitted_max: usize,
@@ -251,7 +253,7 @@ struct Watched {
 
 impl Watched {
     fn new(depth: usize) -> Watched {
-        let engine = Record::new(Null::new(depth, 1 << 30));
+        let engine = CountingEngine::new(Null::new(depth, 1 << 30));
         let tally = engine.tally();
         Watched { engine, tally, submitted: 0, submitted_max: 0, in_flight_max: 0, waited_max: 0 }
     }

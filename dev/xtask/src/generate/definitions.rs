@@ -157,7 +157,9 @@ pub(super) fn check_names(commands: &[CommandDefinition]) -> Result<(), StepFail
             arguments.find(|argument| argument.words.is_empty() && argument.listed_names().is_none())
         {
             let (path, name) = (path.join(" "), &argument.name);
-            return Err(StepFailure(format!("{path}: NAMES in definitions.rs must say what completes {name}")));
+            return Err(StepFailure(format!(
+                "{path}: NAMES in definitions.rs must say what completes {name}"
+            )));
         }
     }
     Ok(())

@@ -119,7 +119,7 @@ impl GrepArguments {
 
     fn binary_files(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         self.binary = Some(match value.bytes {
-            b"binary" => Binary::Tell,
+            b"binary" => Binary::Report,
             b"text" => Binary::Text,
             b"without-match" => Binary::WithoutMatch,
             _ => return Err(FlagError::Sentence("unknown binary-files type".to_owned())),

@@ -14,11 +14,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, EntryReport, Kind, Line as Said, Problem, Report, RunInfo, SlowRank, Tally};
+use haul_flow::{Config, EntryReport, Kind, OutputLine as Said, Problem, Reporter, RunInfo, SlowRank, Tally};
 use haul_sys::{Standard, Timestamp};
 use haul_tar::{
-    self, Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
-    ModeChange, Named, Operation, Options, Ownership, Represented, TarKind,
+    self, ArchivePath, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
+    ModeChange, Operation, Options, Ownership, Represented, TarKind, TarOperand,
 };
 
 use super::{AppletCall, CliTool};
@@ -255,14 +255,14 @@ impl TarArguments {
         }
     }
 
-    fn archive(&self) -> Result<Archive, String> {
+    fn archive(&self) -> Result<ArchivePath, String> {
         if self.file.len() > 1 {
             return Err("Multiple archive files require '-M' option, which haul tar does not have".to_owned());
         }
         match self.file.first().cloned().or_else(|| std::env::var_os("TAPE")) {
-            None => Ok(Archive::Standard),
-            Some(file) if file == "-" => Ok(Archive::Standard),
-            Some(file) => words::c_string(&file).map(Archive::File),
+            None => Ok(ArchivePath::Standard),
+            Some(file) if file == "-" => Ok(ArchivePath::Standard),
+            Some(file) => words::c_string(&file).map(ArchivePath::File),
         }
     }
 
@@ -271,13 +271,13 @@ impl TarArguments {
     }
 
     /// Returns how the archive is compressed, or why that is impossible.
-    fn compression(&self, archive: &Archive) -> Result<Compression, String> {
+    fn compression(&self, archive: &ArchivePath) -> Result<Compression, String> {
         let method = self.methods.first().copied();
         if self.methods.iter().any(|other| Some(*other) != method) {
             return Err("Conflicting compression options".to_owned());
         }
         let name = match archive {
-            Archive::File(name) if method == Some(CompressionMethod::ByName) => name.to_bytes(),
+            ArchivePath::File(name) if method == Some(CompressionMethod::ByName) => name.to_bytes(),
             _ => b"",
         };
         let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending.as_bytes()));
@@ -329,8 +329,8 @@ struct Archiving {
 }
 
 impl Archiving {
-    fn done(&self, executor: &impl Executors, config: &Config, report: &dyn Report) -> u8 {
-        let standard = self.options.archive == Archive::Standard;
+    fn done(&self, executor: &impl Executors, config: &Config, report: &dyn Reporter) -> u8 {
+        let standard = self.options.archive == ArchivePath::Standard;
         match self.options.operation {
             Operation::Create if standard && stdout_is_terminal() => {
                 report.problem(Problem::new(TarKind::Terminal));
@@ -346,7 +346,7 @@ impl Archiving {
 impl CliTask for Archiving {
     fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let to_standard =
-            self.options.operation == Operation::Create && self.options.archive == Archive::Standard;
+            self.options.operation == Operation::Create && self.options.archive == ArchivePath::Standard;
         if to_standard || self.options.to_stdout {
             return self.done(executor, config, &Aside(console));
         }
@@ -359,17 +359,17 @@ impl CliTask for Archiving {
 
     fn operands(&self) -> Vec<&CStr> {
         let archive = match &self.options.archive {
-            Archive::File(path) => Some(path.as_c_str()),
-            Archive::Standard => None,
+            ArchivePath::File(path) => Some(path.as_c_str()),
+            ArchivePath::Standard => None,
         };
         archive.into_iter().chain(self.options.named.iter().map(|named| named.name.as_c_str())).collect()
     }
 
     fn place(&self) -> Option<&Path> {
-        let first = self.options.named.first().map(|named: &Named| &named.name);
+        let first = self.options.named.first().map(|named: &TarOperand| &named.name);
         let path: Option<&CString> = match &self.options.archive {
-            Archive::File(path) => Some(path),
-            Archive::Standard => first,
+            ArchivePath::File(path) => Some(path),
+            ArchivePath::Standard => first,
         };
         path.map(|path| Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())))
     }
@@ -378,7 +378,7 @@ impl CliTask for Archiving {
 /// Sends lines to standard error, because standard output has the archive or the members' content.
 struct Aside<'a>(&'a Console);
 
-impl Report for Aside<'_> {
+impl Reporter for Aside<'_> {
     fn started(&self, info: RunInfo) {
         self.0.started(info);
     }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use haul_tar::{Named, Operation};
+use haul_tar::{Operation, TarOperand};
 
 use super::words::{c_string, numbered_lines};
 use super::{Excluding, TarStep};
@@ -81,7 +81,7 @@ impl Arguments for NamesFileArguments {
 /// Names, and what else the steps to them say.
 #[derive(Debug, Default)]
 pub(super) struct TarNames {
-    pub(super) named: Vec<Named>,
+    pub(super) named: Vec<TarOperand>,
     /// Directory that the last `-C` led to.
     pub(super) directory: Option<CString>,
     /// Exclusions in lists.
@@ -110,7 +110,7 @@ impl TarNames {
             }
             TarStep::Name(name) => {
                 let (directory, no_recursion) = (self.directory.clone(), self.no_recursion);
-                self.named.push(Named { directory, name: c_string(name)?, no_recursion });
+                self.named.push(TarOperand { directory, name: c_string(name)?, no_recursion });
             }
             TarStep::Recursion(recursion) => self.no_recursion = !recursion,
             TarStep::Exclude(excluding) => self.excluding.push(excluding.clone()),
@@ -259,7 +259,7 @@ mod tests {
             [|name: &str| TarStep::Name(name.into()), |name: &str| TarStep::Directory(name.into())];
         let steps = [name("a"), to("d"), name("b"), to("e"), name("c"), to("/f"), name("g")];
         let names = TarNames::of(&steps, false, Operation::Create).unwrap();
-        let of = |named: &Named| {
+        let of = |named: &TarOperand| {
             let text = |text: &CString| text.to_str().unwrap().to_owned();
             (named.directory.as_ref().map(text), text(&named.name))
         };

@@ -1,5 +1,5 @@
 //! Several streams of one file, of one worker, or of two workers that write in turn; and another
-//! worker that fetches what a stream will read.
+//! worker that reads ahead for a stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,11 +8,12 @@ use haul_engine::Ops;
 use haul_sys::{cached_bytes, is_read_ahead_costly, suits_two_workers};
 
 use super::Stream;
+use crate::context::Context;
 use crate::decision::{Holes, Transfer};
 use crate::run::block_cursor::BlockCursor;
 use crate::run::io::Io;
 use crate::run::turns::Turns;
-use crate::tool::{Context, Job, OpenFile, Tool};
+use crate::tool::{Job, OpenFile, Tool};
 
 /// Minimum bytes that another worker helps with: enough to hide the start of a thread.
 pub const HELP_BYTES_MIN: u64 = 32 << 20;
@@ -20,7 +21,7 @@ pub const HELP_BYTES_MIN: u64 = 32 << 20;
 /// Bytes that another worker fetches at once.
 const FETCH_BYTES: u64 = 4 << 20;
 
-/// Maximum distance from what is being read to the start of what is fetched, in bytes.
+/// Maximum distance from the current read to the start of the read-ahead, in bytes.
 const FETCH_AHEAD_MAX: u64 = 12 << 20;
 
 impl<T: Tool> Stream<T> {
@@ -77,7 +78,7 @@ impl<T: Tool> Stream<T> {
         }
     }
 
-    /// Lets an idle worker fetch what this one will read soon, where that is work: see
+    /// Lets an idle worker read ahead of this one, where that costs time: see
     /// [`is_read_ahead_costly`].
     fn fetch_ahead(&mut self, cx: &Context<'_, T>, io: &Io) {
         let OpenFile::<T> { source, stat, cache_policy, .. } = &*self.file;
@@ -100,7 +101,7 @@ impl<T: Tool> Stream<T> {
         }
     }
 
-    /// Goes on to the next block of several streams. Returns false if there is none.
+    /// Advances to the next block of several streams. Returns false if there are no more.
     pub(super) fn take_next(&mut self, io: &Io) -> bool {
         let block = match (&self.cursor, self.file.turns.get()) {
             (Some(cursor), _) => cursor.take(),

@@ -20,7 +20,7 @@ pub(crate) fn emit_digest(copy: EntryCopy<'_>, digest: (u64, Digest)) {
     }
 }
 
-/// Lists what [`emit_digest`] sent.
+/// Lists the hashes that [`emit_digest`] sent.
 pub(crate) fn list_digest(copy: EntryCopy<'_>, result: &[u8]) {
     match (&copy.copier.digests, postcard::from_bytes(result)) {
         (Some(sink), Ok(digest)) => sink.list(copy, digest),

@@ -84,7 +84,7 @@ impl PackedHandle {
     }
 }
 
-/// A target directory that another process created or found: what is needed to finish it.
+/// The data needed to finish a target directory that another process created or found.
 #[derive(Serialize, Deserialize)]
 struct EnteredTarget {
     identity: Identity,
@@ -120,7 +120,8 @@ fn ticket_of(copier: &Copier, file: &OpenFile<Copier>) -> Option<Vec<u8>> {
         }
         // No other process can open it.
         Some(None) => return None,
-        // Its mode is not changed meanwhile: under its own name it may be left behind like that.
+        // Its mode is not changed for the time being: a file with its own name may be left behind
+        // like that.
         None if file.own.before.is_none() && !creation_mode::is_open_to_owner(copier, target.mode) => {
             return None;
         }
@@ -299,7 +300,7 @@ impl Distributed for Copier {
             xattrs: crate::xattr_rules::SourceXattrs::default(),
         };
         let operand = OperandCopy::new(packed.index, packed.source, packed.target, packed.lacks_parent);
-        // What can't be found any more, or is another directory, is not linked to.
+        // A file whose directory is gone or was replaced is not linked to.
         let earlier = packed.earlier.iter().filter_map(|way| receiver.hold(way).ok()).collect();
         Ok(TargetDirectory {
             held,

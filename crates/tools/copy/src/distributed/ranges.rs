@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! member:  range moved ─► flushed, read again by the piece, repaired ─► its subtrees ─┐
-//! leader:  merges what each range sends ◄─────────────────────────────────────────────┘
+//! leader:  merges the message of each range ◄─────────────────────────────────────────┘
 //!          all ranges ─► length and hash of the file
 //! ```
 //!
 //! Only the host that wrote a range knows that its data is flushed, and can empty its page cache
-//! of it. So each rank verifies what it wrote, before it reports it.
+//! of it. So each rank verifies its ranges before it reports them.
 //!
 //! Invariant: ranges begin and end at multiples of a piece, except at the end of the file, so no
 //! piece has two writers. A file has a hash only if its ranges add up to its length.
@@ -27,7 +27,7 @@ use crate::verify::{
 };
 use crate::{Copier, CopyKind};
 
-/// What the leader of a split file has received of its ranges.
+/// The ranges that the leader of a split file has received.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedRanges {
     hash: TreeHash,

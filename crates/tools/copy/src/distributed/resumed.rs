@@ -19,7 +19,7 @@ use crate::staged::{self, Staged};
 use crate::target::is_plain_name;
 use crate::ticket::Ticket;
 
-/// Creates a work item entry's target without its name, or opens what an earlier attempt
+/// Creates a work item entry's target without its name, or opens the file that an earlier attempt
 /// left of it. `None` if a file exists in its place.
 pub(crate) fn open_temporary(
     copy: EntryCopy<'_>,
@@ -42,7 +42,7 @@ pub(crate) fn open_temporary(
     }
     for earlier in 1..item.spec.attempt {
         if let Some(name) = temporary_name(copy, earlier) {
-            // Usually there is none.
+            // Usually it doesn't exist.
             remove(&*directory, &name).unwrap_or_default();
         }
     }
@@ -59,11 +59,11 @@ pub(crate) fn open_temporary(
         Some(target) => target,
         None => create_temporary(copy, (&directory, name), source, creation_mode)?,
     };
-    copy.tell_copied();
+    copy.print_copied();
     Ok(Some(OpenTarget { creation_mode: Some(creation_mode), ..target }))
 }
 
-/// Opens what an earlier attempt wrote of a large file, if the source is unchanged.
+/// Opens an earlier attempt's part of a large file, if the source is unchanged.
 fn go_on_with(
     copy: EntryCopy<'_>,
     item: &WorkItem<Copier>,
@@ -74,7 +74,7 @@ fn go_on_with(
     let ticket = Ticket::unpack(&begun.ticket)?;
     let epoch = copy.copier.temporary_names.get().map(|run| run.epoch);
     if !ticket.is_of_unchanged(source) || ticket.epoch().is_some_and(|of| Some(of) != epoch) {
-        // The source has changed, so what was copied of it is useless.
+        // The source has changed, so the partial copy is useless.
         if ticket.is_temporary() {
             remove(directory, ticket.name()).unwrap_or_default();
         }

@@ -1,4 +1,4 @@
-//! Tables of what happens to an existing target.
+//! Tables of the decisions about existing targets.
 
 use std::cell::Cell;
 
@@ -69,11 +69,14 @@ impl Pretended {
     }
 
     /// The same for an entry of a tree that is made equal to another.
-    fn sync(&self, difference: Difference, atomic: Atomic) -> Decision {
+    fn sync(&self, difference: UpdateRule, atomic: Atomic) -> Decision {
         let existing = Existing { update: Update::Different(difference), ..Existing::default() };
         let options = &CopyOptions { atomic, ..with(existing) };
         let ((source, _), (there, _)) = (&self.source, &self.there);
-        decide(&Case { options, source, there, follows: false, is_operand: false, is_dots: false }, self)
+        decide(
+            &TargetCase { options, source, there, follows: false, is_operand: false, is_dots: false },
+            self,
+        )
     }
 
     fn decide(&self, options: &CopyOptions, follows: bool) -> Decision {
@@ -81,7 +84,7 @@ impl Pretended {
         let source = seen(&self.source, !follows);
         let there = seen(&self.there, looks_at_link(options, source.kind));
         let case =
-            Case { options, source: &source, there: &there, follows, is_operand: true, is_dots: false };
+            TargetCase { options, source: &source, there: &there, follows, is_operand: true, is_dots: false };
         decide(&case, self)
     }
 }
@@ -105,7 +108,7 @@ impl Details for Pretended {
     fn is_older(&self) -> bool {
         self.older
     }
-    fn is_same(&self, _: Difference) -> bool {
+    fn is_same(&self, _: UpdateRule) -> bool {
         self.same
     }
     fn agrees(&self) -> bool {
@@ -140,7 +143,7 @@ fn making(make: Make) -> CopyOptions {
     CopyOptions { make, ..CopyOptions::default() }
 }
 
-const SAME: Decision = Decision::Refuse(Refusal::SameFile);
+const SAME: Decision = Decision::Refuse(ReplaceRefusal::SameFile);
 
 #[test]
 fn a_file_that_the_program_writes_stays_whatever_is_asked() {
@@ -148,7 +151,7 @@ fn a_file_that_the_program_writes_stays_whatever_is_asked() {
     for options in [usual(), removing(), backing_up(Backup::Numbered), making(Make::Symlink)] {
         for source in [file(1), directory(1), link(1)] {
             let decided = Pretended::of(source, file(2)).decide(&own(options.clone()), true);
-            assert_eq!(decided, Decision::Refuse(Refusal::OwnFile));
+            assert_eq!(decided, Decision::Refuse(ReplaceRefusal::OwnFile));
         }
     }
     let keeping = with(Existing { update: Update::None, ..Existing::default() });
@@ -190,7 +193,7 @@ fn what_stands_there_stays_goes_or_is_kept() {
             true,
             directory(1),
             file(2),
-            Decision::Refuse(Refusal::DirectoryOntoOther),
+            Decision::Refuse(ReplaceRefusal::DirectoryOntoOther),
         ),
         (
             "a file onto a directory",
@@ -198,7 +201,7 @@ fn what_stands_there_stays_goes_or_is_kept() {
             true,
             file(1),
             directory(2),
-            Decision::Refuse(Refusal::OtherOntoDirectory),
+            Decision::Refuse(ReplaceRefusal::OtherOntoDirectory),
         ),
         (
             "the same with removal",
@@ -206,7 +209,7 @@ fn what_stands_there_stays_goes_or_is_kept() {
             true,
             file(1),
             directory(2),
-            Decision::Refuse(Refusal::OtherOntoDirectory),
+            Decision::Refuse(ReplaceRefusal::OtherOntoDirectory),
         ),
     ];
     for (what, options, follows, source, there, wanted) in table {
@@ -296,19 +299,19 @@ fn files_are_left_out_in_the_order_of_the_questions() {
 #[test]
 fn what_this_run_has_made_and_what_it_reads_are_not_lost() {
     let made = Pretended { just_created: true, ..Pretended::of(file(1), file(2)) };
-    assert_eq!(made.decide(&usual(), true), Decision::Refuse(Refusal::JustCreated));
+    assert_eq!(made.decide(&usual(), true), Decision::Refuse(ReplaceRefusal::JustCreated));
     let simple = backing_up(Backup::Simple);
-    assert_eq!(made.decide(&simple, true), Decision::Refuse(Refusal::JustCreated));
+    assert_eq!(made.decide(&simple, true), Decision::Refuse(ReplaceRefusal::JustCreated));
     assert_eq!(made.decide(&backing_up(Backup::Numbered), true), Decision::BackUp);
     let read = Pretended { backup_of_target: true, ..Pretended::of(file(1), file(2)) };
-    assert_eq!(read.decide(&simple, true), Decision::Refuse(Refusal::BackupDestroysSource));
+    assert_eq!(read.decide(&simple, true), Decision::Refuse(ReplaceRefusal::BackupDestroysSource));
     assert_eq!(read.decide(&backing_up(Backup::Numbered), true), Decision::BackUp);
     assert_eq!(read.decide(&usual(), true), Decision::Stays);
 }
 
 #[test]
 fn what_differs_is_replaced_by_the_source_whatever_it_is() {
-    let usual = Difference::default();
+    let usual = UpdateRule::default();
     for (what, source, there, wanted) in [
         ("a file", file(1), file(2), Decision::Remove),
         ("a link", file(1), link(2), Decision::Remove),
@@ -325,7 +328,7 @@ fn what_differs_is_replaced_by_the_source_whatever_it_is() {
     let same = Pretended { same: true, ..differing.clone() };
     assert_eq!(same.sync(usual, Atomic::Always), Decision::Skip(Skip::Unchanged));
     let newer = Stat { modified: Timestamp { seconds: 1, nanoseconds: 0 }, ..file(2) };
-    let keeping = Difference { keeps_newer: true, ..usual };
+    let keeping = UpdateRule { keeps_newer: true, ..usual };
     let decided = |there, difference| Pretended::of(file(1), there).sync(difference, Atomic::Always);
     assert_eq!(decided(newer, usual), Decision::Remove);
     assert_eq!(decided(newer, keeping), Decision::Skip(Skip::NotOlder));
@@ -334,6 +337,6 @@ fn what_differs_is_replaced_by_the_source_whatever_it_is() {
     assert_eq!(decided(link, keeping), Decision::Remove, "another type matters more than its age");
     // An operand is never removed for a directory: it may be a device.
     let existing = Existing { update: Update::Different(usual), ..Existing::default() };
-    let refused = Decision::Refuse(Refusal::DirectoryOntoOther);
+    let refused = Decision::Refuse(ReplaceRefusal::DirectoryOntoOther);
     assert_eq!(Pretended::of(directory(1), file(2)).decide(&with(existing), false), refused);
 }

@@ -5,16 +5,13 @@
 //! ```
 //!
 //! Changing the owner clears set-id bits and capabilities, so it comes first. The mode may take
-//! away the right to set attributes. An access list says more than a mode. Set-id bits are left out
-//! if the owner could not be set.
+//! away the right to set attributes. An access list is more precise than a mode, so it comes later.
+//! Set-id bits are left out if the owner could not be set.
 
 use std::ffi::{CStr, CString};
 
 use haul_flow::{Context, Creation, Problem};
-use haul_sys::{
-    Error, Fd, FileType, Mode, Owner, Pinned, ProcessIdentity, Special, Times, Timestamp, change_mode,
-    change_owner, change_times, set_xattr,
-};
+use haul_sys::{Credentials, Error, Fd, FileRef, FileType, Mode, Owner, Special, Times, Timestamp};
 
 use super::Extractor;
 use super::owners::Owners;
@@ -27,44 +24,6 @@ use crate::{Attributes, Options, Ownership, TarKind};
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
 
-/// Object that gets attributes. Never a name, which somebody else may have exchanged since.
-#[derive(Clone, Copy)]
-pub(super) enum Object<'a> {
-    Open(&'a Fd),
-    /// An entry that cannot be opened.
-    Pinned(&'a Pinned),
-}
-
-impl Object<'_> {
-    fn own(self, owner: Owner) -> Result<(), Error> {
-        match self {
-            Object::Open(file) => change_owner(file, owner),
-            Object::Pinned(pinned) => pinned.change_owner(owner),
-        }
-    }
-
-    fn chmod(self, mode: Mode) -> Result<(), Error> {
-        match self {
-            Object::Open(file) => change_mode(file, mode),
-            Object::Pinned(pinned) => pinned.change_mode(mode),
-        }
-    }
-
-    fn set(self, key: &CStr, value: &[u8]) -> Result<(), Error> {
-        match self {
-            Object::Open(file) => set_xattr(file, key, value),
-            Object::Pinned(pinned) => pinned.set_xattr(key, value),
-        }
-    }
-
-    fn touch(self, times: Times) -> Result<(), Error> {
-        match self {
-            Object::Open(file) => change_times(file, times),
-            Object::Pinned(pinned) => pinned.change_times(times),
-        }
-    }
-}
-
 /// Maps members' attributes to this system, by the options and the identity of the process.
 #[derive(Debug)]
 pub(super) struct Rights {
@@ -73,7 +32,7 @@ pub(super) struct Rights {
     same_permissions: bool,
     /// Umask of the process that started the run.
     pub(super) umask: Mode,
-    process: ProcessIdentity,
+    process: Credentials,
     touch: bool,
     attributes: Attributes,
     xattrs: XattrSelection,
@@ -166,7 +125,7 @@ impl Extractor {
     pub(super) fn give(
         &self,
         cx: &Context<'_, Self>,
-        object: Object<'_>,
+        object: FileRef<'_>,
         wanted: &Wanted,
         path: &[u8],
         has_final_mode: bool,
@@ -181,7 +140,10 @@ impl Extractor {
         if !has_final_mode {
             let mut mode = wanted.mode;
             if let Some((user, group)) = wanted.owner
-                && !check(TarKind::CannotOwn, object.own(Owner { user: Some(user), group: Some(group) }))
+                && !check(
+                    TarKind::CannotOwn,
+                    object.change_owner(Owner { user: Some(user), group: Some(group) }),
+                )
             {
                 // Set-id bits would act for the wrong owner.
                 mode = mode.and(Mode::ALL);
@@ -191,18 +153,18 @@ impl Extractor {
             self.give_xattrs(cx, object, wanted, path);
             // The kernel refuses to change the mode of a link (`EOPNOTSUPP`), and nothing uses it.
             if wanted.kind != MemberKind::Symlink {
-                check(TarKind::CannotChangeMode, object.chmod(mode));
+                check(TarKind::CannotChangeMode, object.change_mode(mode));
                 // After the mode, which would change the list's mask (acl(5)).
                 self.give_access_lists(cx, object, wanted, path);
             }
         }
         if !self.rights.touch {
             let times = Times { accessed: Timestamp::UNCHANGED, modified: wanted.modified };
-            check(TarKind::CannotTouch, object.touch(times));
+            check(TarKind::CannotTouch, object.change_times(times));
         }
     }
 
-    fn give_xattrs(&self, cx: &Context<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
+    fn give_xattrs(&self, cx: &Context<'_, Self>, object: FileRef<'_>, wanted: &Wanted, path: &[u8]) {
         let Some(extras) = &wanted.extras else { return };
         if !self.rights.attributes.contains(Attributes::XATTR) {
             return;
@@ -213,7 +175,7 @@ impl Extractor {
             if !self.rights.xattrs.sets(key) || key.starts_with(b"system.") {
                 continue;
             }
-            if let Err(cause) = object.set(&name, value) {
+            if let Err(cause) = object.set_xattr(&name, value) {
                 let problem = Problem::new(TarKind::CannotSetXattr).naming(path).naming(key.as_slice());
                 // A warning, as in GNU tar: the file system may not support attributes at all.
                 cx.problem(problem.because(cause).as_warning());
@@ -221,7 +183,7 @@ impl Extractor {
         }
     }
 
-    fn give_access_lists(&self, cx: &Context<'_, Self>, object: Object<'_>, wanted: &Wanted, path: &[u8]) {
+    fn give_access_lists(&self, cx: &Context<'_, Self>, object: FileRef<'_>, wanted: &Wanted, path: &[u8]) {
         let Some(extras) = &wanted.extras else { return };
         if !self.rights.attributes.contains(Attributes::ACL) {
             return;
@@ -231,7 +193,7 @@ impl Extractor {
             let Some(text) = text else { continue };
             let problem = Problem::new(TarKind::CannotSetAccessList).naming(path);
             let outcome = match acl::kernel_form(text, &self.rights.owners) {
-                Some(list) => object.set(key, &list).map_err(|cause| problem.because(cause)),
+                Some(list) => object.set_xattr(key, &list).map_err(|cause| problem.because(cause)),
                 None => Err(problem),
             };
             if let Err(problem) = outcome {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use haul_flow::Pool;
-use haul_sys::{Cache, Errno, Error, Fd, Operation, read, write};
+use haul_sys::{CacheMode, Errno, Error, Fd, Operation, read, write};
 
 use crate::read::sparse::Extent;
 
@@ -12,7 +12,7 @@ const COPY_BYTES: usize = 256 << 10;
 
 /// Location of the bytes that a member stores.
 #[derive(Clone, Debug)]
-pub(super) enum Stored<'a> {
+pub(super) enum StoredContent<'a> {
     Bytes(&'a [u8]),
     /// In a seekable archive: offset and length.
     Archive(&'a Seekable, u64, u64),
@@ -60,7 +60,7 @@ impl Map {
     }
 }
 
-pub(super) enum Failure {
+pub(super) enum ContentFailure {
     Write(Error),
     Read(Error),
     /// The archive is shorter than its headers say.
@@ -68,10 +68,15 @@ pub(super) enum Failure {
 }
 
 /// Writes stored bytes to their offsets in the file; `start` is the stored offset of the first one.
-pub(super) fn put(file: &Fd, stored: &Stored<'_>, start: u64, map: Option<&Map>) -> Result<(), Failure> {
+pub(super) fn put(
+    file: &Fd,
+    stored: &StoredContent<'_>,
+    start: u64,
+    map: Option<&Map>,
+) -> Result<(), ContentFailure> {
     match *stored {
-        Stored::Bytes(bytes) => put_bytes(file, bytes, start, map).map_err(Failure::Write),
-        Stored::Archive(archive, at, length) => {
+        StoredContent::Bytes(bytes) => put_bytes(file, bytes, start, map).map_err(ContentFailure::Write),
+        StoredContent::Archive(archive, at, length) => {
             let copy = |block: &mut Vec<u8>| put_range(file, (&archive.file, at, length), start, map, block);
             archive.blocks.with(|| vec![0; COPY_BYTES], copy)
         }
@@ -85,15 +90,16 @@ fn put_range(
     start: u64,
     map: Option<&Map>,
     block: &mut [u8],
-) -> Result<(), Failure> {
+) -> Result<(), ContentFailure> {
     let mut done = 0;
     while done < length {
         let wanted = block.len().min(usize::try_from(length - done).unwrap_or(block.len()));
-        let count = read(archive, at + done, &mut block[..wanted], Cache::Keep).map_err(Failure::Read)?;
+        let count =
+            read(archive, at + done, &mut block[..wanted], CacheMode::Keep).map_err(ContentFailure::Read)?;
         if count == 0 {
-            return Err(Failure::Ended);
+            return Err(ContentFailure::Ended);
         }
-        put_bytes(file, &block[..count], start + done, map).map_err(Failure::Write)?;
+        put_bytes(file, &block[..count], start + done, map).map_err(ContentFailure::Write)?;
         done += count as u64;
     }
     Ok(())
@@ -107,7 +113,7 @@ fn put_bytes(file: &Fd, mut bytes: &[u8], mut start: u64, map: Option<&Map>) -> 
             Some(map) => map.place(start).ok_or_else(misplaced)?,
         };
         let length = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        let written = write(file, offset, &bytes[..length], Cache::Keep)?;
+        let written = write(file, offset, &bytes[..length], CacheMode::Keep)?;
         // Tried again it might go on forever; GNU's programs take it for a full disk.
         if written == 0 {
             return Err(Error::new(Operation::Write, "0 bytes".to_owned(), Errno::NOSPC));

@@ -8,10 +8,10 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, EntryOutcome, EntryReport, Problem, lock};
-use haul_sys::Pinned;
+use haul_sys::{FileRef, Pinned};
 
 use super::Extractor;
-use super::attributes::{Object, Wanted};
+use super::attributes::Wanted;
 use super::make::path_problem;
 use super::resolver::MemberDir;
 use crate::TarKind;
@@ -51,8 +51,8 @@ impl Extractor {
                     let pinned =
                         if member_dir.is_readable { Ok(None) } else { Pinned::open(&fd, HERE).map(Some) };
                     match &pinned {
-                        Ok(None) => self.give(cx, Object::Open(&fd), &wanted, &path, false),
-                        Ok(Some(pinned)) => self.give(cx, Object::Pinned(pinned), &wanted, &path, false),
+                        Ok(None) => self.give(cx, FileRef::Open(&fd), &wanted, &path, false),
+                        Ok(Some(pinned)) => self.give(cx, FileRef::Pinned(pinned), &wanted, &path, false),
                         Err(cause) => cx.problem(path_problem(&path, cause.clone())),
                     }
                     if cx.errors() == errors_before {

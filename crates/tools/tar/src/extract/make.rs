@@ -6,19 +6,20 @@
 //!
 //! Nothing here follows a link: files are created with `O_EXCL`, or opened with `O_NOFOLLOW` for
 //! `--overwrite`. Anything else is pinned before it gets attributes and, where others may exchange
-//! it, checked to be what was made ([`Creation`]).
+//! it, checked to be the entry that was made ([`Creation`]).
 
 use std::ffi::CStr;
 
 use haul_flow::{Context, Creation, EntryOutcome, EntryReport, Problem, Tally};
 use haul_sys::{
-    Errno, Error, Fd, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
-    make_symlink, open, remove, remove_directory, stat, stat_at, stat_path, truncate,
+    Errno, Error, Fd, FileRef, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
+    make_symlink, open, remove, remove_directory, stat, stat_at, stat_followed, truncate,
 };
 
 use super::Extractor;
-use super::attributes::{Object, Wanted};
-use super::content::{self, Map, Stored};
+use super::attributes::Wanted;
+use super::content::{self, Map, StoredContent};
+use super::piece::ExtractItem;
 use super::resolver::{MemberDir, c_string, directory_request};
 use crate::format::MemberKind;
 use crate::read::member::Member;
@@ -46,6 +47,14 @@ pub(super) enum CreateOutcome<T> {
     Kept,
     /// A directory is in the way, and may only be removed in turn.
     Waits,
+}
+
+/// An entry to make, or to link to: an open directory, and a name in it.
+#[derive(Clone, Copy)]
+pub(super) struct MemberPlace<'a> {
+    pub(super) member_dir: &'a MemberDir,
+    pub(super) directory: &'a Fd,
+    pub(super) name: &'a CStr,
 }
 
 /// A new file; `has_final_mode` is true if it has its owner and mode already.
@@ -93,11 +102,11 @@ impl Extractor {
     /// Creates the file of a member, empty.
     pub(super) fn new_file(
         &self,
-        (member_dir, directory): (&MemberDir, &Fd),
-        name: &CStr,
+        place: MemberPlace<'_>,
         wanted: &Wanted,
         when: When,
     ) -> Result<CreateOutcome<NewFile>, Error> {
+        let MemberPlace { member_dir, directory, name } = place;
         let can_have_final_mode = self.rights.can_have_final_mode(wanted);
         let may_have_final_mode = can_have_final_mode && member_dir.may_grant_modes();
         let has_final_mode = can_have_final_mode && member_dir.grants_mode(wanted.mode);
@@ -129,12 +138,12 @@ impl Extractor {
     pub(super) fn make_file(
         &self,
         cx: &Context<'_, Self>,
-        (member_dir, directory, name): (&MemberDir, &Fd, &CStr),
+        place: MemberPlace<'_>,
         (member, wanted, path): (&mut Member, &Wanted, &[u8]),
-        stored: &Stored<'_>,
+        stored: &StoredContent<'_>,
         when: When,
     ) -> MemberOutcome {
-        let created = self.new_file((member_dir, directory), name, wanted, when);
+        let created = self.new_file(place, wanted, when);
         let file = match self.created(cx, created, || Problem::new(TarKind::CannotOpen).naming(path)) {
             Ok(file) => file,
             Err(outcome) => return outcome,
@@ -143,7 +152,7 @@ impl Extractor {
         // A hole at the end shows only in the length.
         let sized = if map.is_some() { truncate(&file.fd, member.size) } else { Ok(()) };
         let outcome = sized
-            .map_err(content::Failure::Write)
+            .map_err(content::ContentFailure::Write)
             .and_then(|()| content::put(&file.fd, stored, 0, map.as_ref()));
         self.end_file(cx, file, wanted, path, outcome, member.size);
         MemberOutcome::Over
@@ -156,14 +165,14 @@ impl Extractor {
         file: NewFile,
         wanted: &Wanted,
         path: &[u8],
-        outcome: Result<(), content::Failure>,
+        outcome: Result<(), content::ContentFailure>,
         size: u64,
     ) {
         let errors_before = cx.errors();
         if let Err(failure) = outcome {
             cx.problem(self.content_problem(failure, path));
         }
-        self.give(cx, Object::Open(&file.fd), wanted, path, file.has_final_mode);
+        self.give(cx, FileRef::Open(&file.fd), wanted, path, file.has_final_mode);
         if let Err(cause) = file.fd.close() {
             cx.problem(Problem::new(TarKind::CannotClose).naming(path).because(cause));
         } else if cx.errors() == errors_before {
@@ -175,11 +184,15 @@ impl Extractor {
         }
     }
 
-    pub(super) fn content_problem(&self, failure: content::Failure, path: &[u8]) -> Problem {
+    pub(super) fn content_problem(&self, failure: content::ContentFailure, path: &[u8]) -> Problem {
         match failure {
-            content::Failure::Write(cause) => Problem::new(TarKind::CannotWrite).naming(path).because(cause),
-            content::Failure::Read(cause) => Problem::new(TarKind::CannotRead).naming(path).because(cause),
-            content::Failure::Ended => Problem::new(TarKind::UnexpectedEnd),
+            content::ContentFailure::Write(cause) => {
+                Problem::new(TarKind::CannotWrite).naming(path).because(cause)
+            }
+            content::ContentFailure::Read(cause) => {
+                Problem::new(TarKind::CannotRead).naming(path).because(cause)
+            }
+            content::ContentFailure::Ended => Problem::new(TarKind::UnexpectedEnd),
         }
     }
 
@@ -187,10 +200,11 @@ impl Extractor {
     pub(super) fn make_other(
         &self,
         cx: &Context<'_, Self>,
-        (member_dir, directory, name): (&MemberDir, &Fd, &CStr),
+        place: MemberPlace<'_>,
         (member, wanted, path): (&Member, &Wanted, &[u8]),
         when: When,
     ) -> MemberOutcome {
+        let MemberPlace { member_dir, directory, name } = place;
         let (kind, outcome_if_made) = match member.kind {
             MemberKind::Symlink => (TarKind::CannotMakeSymlink, EntryOutcome::Symlink),
             MemberKind::Fifo => (TarKind::CannotMakeFifo, EntryOutcome::Special),
@@ -232,7 +246,7 @@ impl Extractor {
         };
         let errors_before = cx.errors();
         match creation.pin(directory, name, member_dir.is_shared(directory)) {
-            Ok(pinned) => self.give(cx, Object::Pinned(&pinned), wanted, path, false),
+            Ok(pinned) => self.give(cx, FileRef::Pinned(&pinned), wanted, path, false),
             Err(cause) => return fail(cx, path_problem(path, cause)),
         }
         if cx.errors() == errors_before {
@@ -245,27 +259,30 @@ impl Extractor {
     pub(super) fn make_link(
         &self,
         cx: &Context<'_, Self>,
-        (directory, name): (&Fd, &CStr),
-        (source_dir, above, leads_to): (&MemberDir, &Fd, &CStr),
-        (path, shown): (&[u8], &[u8]),
+        item: &ExtractItem,
+        place: MemberPlace<'_>,
+        source: MemberPlace<'_>,
         when: When,
     ) -> MemberOutcome {
+        let (path, shown) = (item.path.as_slice(), item.member.link.as_slice());
+        let MemberPlace { directory, name, .. } = place;
+        let MemberPlace { directory: above, name: leads_to, .. } = source;
         let are_one = || {
             let (one, other) = (stat_at(directory, name).ok(), stat_at(above, leads_to).ok());
             one.zip(other).is_some_and(|(one, other)| one.identity == other.identity)
         };
         let problem = || Problem::new(TarKind::CannotLink).naming(path).naming(shown);
-        let source = match self.link_source((source_dir, above, leads_to)) {
-            Ok(source) => source,
+        let pinned = match self.link_source(source) {
+            Ok(pinned) => pinned,
             Err(cause) if cause.is(Errno::STALE) => return fail(cx, path_problem(shown, cause)),
             Err(cause) => return fail(cx, problem().because(cause)),
         };
-        let link = || match &source {
+        let link = || match &pinned {
             None => link(above, leads_to, directory, name),
             Some(pinned) => pinned.link(directory, name),
         };
         let outcome = match link() {
-            // As in GNU tar. Removing the name first could remove the file's last one.
+            // Like GNU tar. Removing the name first could remove the file's last one.
             Err(cause) if cause.is(Errno::EXIST) && are_one() => Ok(CreateOutcome::New(())),
             Err(cause) if cause.is(Errno::EXIST) => self.in_place(directory, name, when, link),
             outcome => outcome.map(CreateOutcome::New),
@@ -278,15 +295,13 @@ impl Extractor {
     }
 
     /// Pins the source of a hard link where others may exchange it; `None` where they cannot.
-    fn link_source(
-        &self,
-        (member_dir, above, leads_to): (&MemberDir, &Fd, &CStr),
-    ) -> Result<Option<Pinned>, Error> {
-        if !member_dir.is_shared(above) {
+    fn link_source(&self, source: MemberPlace<'_>) -> Result<Option<Pinned>, Error> {
+        let MemberPlace { member_dir, directory, name } = source;
+        if !member_dir.is_shared(directory) {
             return Ok(None);
         }
-        let pinned = Pinned::open(above, leads_to)?;
-        self.rights.check_linked(above, &pinned.stat()?)?;
+        let pinned = Pinned::open(directory, name)?;
+        self.rights.check_linked(directory, &pinned.stat()?)?;
         Ok(Some(pinned))
     }
 
@@ -329,7 +344,7 @@ impl Extractor {
         }
     }
 
-    /// Returns what was created; otherwise the member's outcome, after reporting a failure as
+    /// Returns the created entry; otherwise the member's outcome, after reporting a failure as
     /// `problem`.
     fn created<T>(
         &self,
@@ -356,7 +371,7 @@ const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, dev
 /// True if a link leads to a directory, wherever that is. It is only examined: whoever goes through
 /// the link resolves it below the root.
 fn leads_to_directory(directory: &Fd, name: &CStr) -> bool {
-    stat_path(Some(directory), name, true).is_ok_and(|there| there.kind == FileType::Directory)
+    stat_followed(directory, name).is_ok_and(|there| there.kind == FileType::Directory)
 }
 
 /// Opens an existing regular file to be overwritten; `None` if there is none, so that one is to

@@ -36,21 +36,21 @@ use std::sync::{Arc, Mutex, OnceLock};
 use haul_cluster::{Distributed, ItemReceiver};
 use haul_flow::{
     Config, Context, DirHandle, DirNode, Enter, Entry, Executor, Handled, OpenDir, OpenSource, Operand, Plan,
-    Problem, Report, Session, Split, Start, Status, Tool, lock,
+    Problem, Reporter, Session, Split, Start, Status, Tool, lock,
 };
-use haul_sys::{EntryType, Error, Mode, Names, Open};
+use haul_sys::{EntryType, Error, Mode, NameArena, Open};
 
 use attributes::Rights;
 use content::Seekable;
 use directories::Directories;
 use in_flight::InFlight;
-use reader::Reader;
+use reader::MemberReader;
 use remote::{OperandData, RemoteGroups};
 use resolver::{Following, NewDirectories, Resolver};
 
 use super::read::archive;
 use super::read::members::Members;
-use super::{Archive, Confinement, Options, TarKind};
+use super::{ArchivePath, Confinement, Options, TarKind};
 
 /// Exit status of a run in which something failed.
 const FAILED: u8 = 2;
@@ -63,7 +63,7 @@ pub fn extract(
     executor: &impl Executor<Extractor>,
     options: &Options,
     config: &Config,
-    report: &dyn Report,
+    report: &dyn Reporter,
 ) -> u8 {
     let members = match archive::open(options) {
         Ok(members) => members,
@@ -93,19 +93,19 @@ pub fn extract(
 /// placeholder if it has no path.
 fn archive_operand(options: &Options, session: &Session<'_>, root: &Arc<DirHandle>) -> Operand<OperandData> {
     let named = match &options.archive {
-        Archive::File(path) => {
+        ArchivePath::File(path) => {
             let split = Split::of(path);
             split.hold(&session.cache).ok().zip(CString::new(split.base()).ok())
         }
-        Archive::Standard => None,
+        ArchivePath::Standard => None,
     };
     let (place, name) = named.unwrap_or_else(|| (Arc::clone(root), c".".to_owned()));
-    let mut names = Names::new();
+    let mut names = NameArena::new();
     names.push(&name, 0, EntryType::Special);
     Operand { place, names, own: OperandData::Archive }
 }
 
-fn refuse(problem: Problem, report: &dyn Report) -> u8 {
+fn refuse(problem: Problem, report: &dyn Reporter) -> u8 {
     report.problem(problem);
     FAILED
 }
@@ -116,7 +116,7 @@ struct Roots {
 }
 
 impl Roots {
-    /// Takes handles of them all. The first one belongs to an operand, or to everything.
+    /// Opens handles of them all. The first one belongs to an operand, or to everything.
     fn hold(options: &Options, session: &Session<'_>) -> Result<Self, Problem> {
         let all = options.directory.clone();
         let mut wanted: Vec<_> = options.named.iter().map(|named| named.directory.clone()).collect();
@@ -151,7 +151,7 @@ pub struct Extractor {
     options: Arc<Options>,
     rights: Rights,
     /// State of the launch process, which reads the archive; `None` elsewhere.
-    state: Option<Arc<State>>,
+    state: Option<Arc<ExtractState>>,
     /// The archive, if it is seekable; other processes open it when they need it.
     archive: OnceLock<Seekable>,
     /// True if there are other processes, to which the init message was sent.
@@ -159,8 +159,8 @@ pub struct Extractor {
 }
 
 /// State shared by the stages of the sequence.
-struct State {
-    reader: Mutex<Reader>,
+struct ExtractState {
+    reader: Mutex<MemberReader>,
     flight: InFlight,
     /// Resolvers for members that are made in turn, by root.
     late_resolvers: Mutex<Vec<Resolver>>,
@@ -187,8 +187,8 @@ impl Extractor {
         let late_resolvers = Mutex::new(places());
         let archive = members.input().file().cloned().map(Seekable::new);
         let archive = archive.map_or_else(OnceLock::new, OnceLock::from);
-        let reader = Reader::new(members, &options, [places(), places()], roots, following);
-        let state = State {
+        let reader = MemberReader::new(members, &options, [places(), places()], roots, following);
+        let state = ExtractState {
             reader: Mutex::new(reader),
             flight: InFlight::default(),
             late_resolvers,
@@ -201,16 +201,16 @@ impl Extractor {
     }
 }
 
-impl State {
+impl ExtractState {
     /// Reports operands that were not found, unless the archive could not be read: then they
     /// may exist.
-    fn report_missing(&self, report: &dyn Report) -> bool {
+    fn report_missing(&self, report: &dyn Reporter) -> bool {
         !self.broken.load(Ordering::Relaxed) && lock(&self.reader).report_missing(report)
     }
 }
 
 impl Extractor {
-    fn begin_reading(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, state: &Arc<State>) {
+    fn begin_reading(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, state: &Arc<ExtractState>) {
         let replaces = self.options.existing.is_replaced();
         let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).in_turn;
         if self.has_others.load(Ordering::Relaxed) && can_go_out {

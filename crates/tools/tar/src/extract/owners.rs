@@ -32,13 +32,13 @@ impl Owners {
 
     /// Returns the numbers of the user and group that a member gets here.
     pub(super) fn of(&self, member: &Member) -> (u32, u32) {
-        let user = acl::Names::user(self, &member.user_name).unwrap_or(member.user);
-        let group = acl::Names::group(self, &member.group_name).unwrap_or(member.group);
+        let user = acl::NameLookup::user(self, &member.user_name).unwrap_or(member.user);
+        let group = acl::NameLookup::group(self, &member.group_name).unwrap_or(member.group);
         (user, group)
     }
 }
 
-impl acl::Names for Owners {
+impl acl::NameLookup for Owners {
     fn user(&self, name: &[u8]) -> Option<u32> {
         if self.numeric { None } else { ask(&self.users, name, user_number) }
     }

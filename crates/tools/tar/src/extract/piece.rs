@@ -13,18 +13,18 @@ use crate::read::input::Chunk;
 use crate::read::member::Member;
 
 /// Some members, or a part of one.
-pub(super) struct Piece {
+pub(super) struct ExtractPiece {
     pub(super) load: Load,
     /// Names that it touches. They are in flight until it was put.
     pub(super) names: Vec<PathHash>,
 }
 
 pub(super) enum Load {
-    Members(Vec<Item>),
-    Part(Part),
+    Members(Vec<ExtractItem>),
+    Part(LargePart),
 }
 
-pub(super) struct Item {
+pub(super) struct ExtractItem {
     /// The member; its attributes are in `wanted`.
     pub(super) member: Member,
     pub(super) wanted: Wanted,
@@ -49,16 +49,16 @@ pub(super) enum At {
     InTurn,
 }
 
-pub(super) struct Large {
+pub(super) struct LargeMember {
     /// Its member, attributes and location.
-    pub(super) item: Mutex<Item>,
+    pub(super) item: Mutex<ExtractItem>,
     pub(super) wanted: Wanted,
     /// Offsets of its parts, if it has holes.
     pub(super) map: Option<Map>,
     /// The file; `None` before it is created, or if it cannot be.
     pub(super) file: Mutex<Option<Arc<NewFile>>>,
     /// The first failure, which leaves the file incomplete.
-    pub(super) failed: Mutex<Option<super::content::Failure>>,
+    pub(super) failed: Mutex<Option<super::content::ContentFailure>>,
     /// True if everything is done in turn.
     pub(super) in_turn: bool,
 }
@@ -70,8 +70,8 @@ pub(super) enum PartBytes {
     Put,
 }
 
-pub(super) struct Part {
-    pub(super) large: Arc<Large>,
+pub(super) struct LargePart {
+    pub(super) large: Arc<LargeMember>,
     /// Stored offset of its first byte.
     pub(super) start: u64,
     pub(super) bytes: PartBytes,

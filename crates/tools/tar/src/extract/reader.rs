@@ -4,24 +4,24 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{Context, Problem, Report, lock};
+use haul_flow::{Context, Problem, Reporter, lock};
 use haul_sys::{Errno, Error, Operation, Standard};
 
 use super::attributes::Wanted;
 use super::content::Map;
 use super::in_flight::PathHash;
 use super::make::{CreateOutcome, When, path_problem};
-use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
+use super::piece::{At, ExtractItem, ExtractPiece, LargeMember, LargePart, Load, PartBytes};
 use super::resolver::{Following, Missing, Resolved, Resolver};
-use super::{Extractor, FAILED, Roots, State};
+use super::{ExtractState, Extractor, FAILED, Roots};
 use crate::format::MemberKind;
-use crate::list::Lines;
+use crate::list::MemberLines;
 use crate::prefix::PrefixReporter;
 use crate::read::archive;
 use crate::read::input::{self, BUFFER_BYTES};
 use crate::read::member::Member;
 use crate::read::members::Members;
-use crate::read::select::{Selection, confined, link_target, stripped};
+use crate::read::select::{MemberSelection, confined, link_target, stripped};
 use crate::{Confinement, Options, TarKind};
 
 const MEMBERS_MAX: usize = 256;
@@ -41,22 +41,22 @@ enum Reading {
     InParts,
 }
 
-pub(super) struct Reader {
+pub(super) struct MemberReader {
     members: Members,
     options: Arc<Options>,
-    selection: Selection,
+    selection: MemberSelection,
     prefixes: PrefixReporter,
-    lines: Lines,
+    lines: MemberLines,
     roots: Roots,
     /// Resolvers by root, for members and for the targets of hard links.
     places: [Vec<Resolver>; 2],
     /// True if everything is made in turn, because links on the path make two names one.
     pub(super) in_turn: bool,
-    large: Option<(Arc<Large>, Vec<PathHash>, u64, u64)>,
+    large: Option<(Arc<LargeMember>, Vec<PathHash>, u64, u64)>,
     over: bool,
 }
 
-impl Reader {
+impl MemberReader {
     pub(super) fn new(
         members: Members,
         options: &Arc<Options>,
@@ -66,9 +66,9 @@ impl Reader {
     ) -> Self {
         Self {
             members,
-            selection: Selection::new(options),
+            selection: MemberSelection::new(options),
             prefixes: PrefixReporter::new(options.confinement),
-            lines: Lines::new(options.verbose, options.numeric_owner),
+            lines: MemberLines::new(options.verbose, options.numeric_owner),
             options: Arc::clone(options),
             roots,
             places,
@@ -79,11 +79,11 @@ impl Reader {
     }
 
     /// Reports operands that were not found; returns true if there are any.
-    pub(super) fn report_missing(&self, report: &dyn Report) -> bool {
+    pub(super) fn report_missing(&self, report: &dyn Reporter) -> bool {
         self.selection.report_missing(report)
     }
 
-    pub(super) fn next(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
+    pub(super) fn next(&mut self, cx: &Context<'_, Extractor>, state: &ExtractState) -> Option<ExtractPiece> {
         if self.large.is_some() {
             return self.next_part(cx, state);
         }
@@ -126,7 +126,7 @@ impl Reader {
             items.push(item);
         }
         match items.is_empty() {
-            false => Some(Piece { load: Load::Members(items), names }),
+            false => Some(ExtractPiece { load: Load::Members(items), names }),
             true if self.large.is_some() => self.next_part(cx, state),
             true => None,
         }
@@ -137,7 +137,7 @@ impl Reader {
         match (usize::try_from(member.stored), input.size()) {
             _ if !member.is_file() => Reading::Here(0),
             (_, Some(size)) if goes_out => Reading::There(size.saturating_sub(member.content_at)),
-            // What is buffered costs nothing more. Longer content would be read under the reader's
+            // Buffered bytes cost nothing more. Longer content would be read under the reader's
             // lock, while the other workers wait (docs/measurements/tools.md).
             (Ok(stored), _) if stored <= input.ready().max(SMALL_BYTES) => Reading::Here(stored),
             (Ok(stored), None) if stored <= BUFFER_BYTES => Reading::Here(stored),
@@ -148,7 +148,7 @@ impl Reader {
         }
     }
 
-    fn next_member(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Member> {
+    fn next_member(&mut self, cx: &Context<'_, Extractor>, state: &ExtractState) -> Option<Member> {
         let mut problems = Vec::new();
         let next = self.members.next(&mut problems);
         problems.into_iter().for_each(|problem| cx.problem(problem));
@@ -167,15 +167,20 @@ impl Reader {
     }
 
     /// Ends reading an archive that cannot be read further.
-    fn broken(&mut self, cx: &Context<'_, Extractor>, state: &State, failure: input::Failure) {
+    fn broken(&mut self, cx: &Context<'_, Extractor>, state: &ExtractState, failure: input::ReadFailure) {
         self.over = true;
         state.broken.store(true, Ordering::Relaxed);
         cx.problem(archive::problem(&self.options, failure));
     }
 
-    /// Prepares a member: decides what to make and which names that touches. Directories are made
-    /// immediately, if possible.
-    fn prepare(&mut self, cx: &Context<'_, Extractor>, state: &State, mut member: Member) -> Option<Item> {
+    /// Prepares a member: decides the entry to make and the names that this touches. Directories
+    /// are made immediately, if possible.
+    fn prepare(
+        &mut self,
+        cx: &Context<'_, Extractor>,
+        state: &ExtractState,
+        mut member: Member,
+    ) -> Option<ExtractItem> {
         let operand = self.selection.wants(&member.name)?;
         if member.refused || member.kind == MemberKind::Volume {
             return None;
@@ -204,7 +209,8 @@ impl Reader {
         }
         let root = self.roots.of(&self.options, operand);
         let wanted = cx.tool().rights.wanted(&mut member);
-        let item = Item { member, wanted, path, root, at: At::InTurn, content: None, names: Vec::new() };
+        let item =
+            ExtractItem { member, wanted, path, root, at: At::InTurn, content: None, names: Vec::new() };
         if self.in_turn {
             return Some(item);
         }
@@ -230,7 +236,12 @@ impl Reader {
     }
 
     /// Resolves the path of a member. A directory is made immediately, if possible.
-    fn place(&mut self, cx: &Context<'_, Extractor>, state: &State, mut item: Item) -> Option<Item> {
+    fn place(
+        &mut self,
+        cx: &Context<'_, Extractor>,
+        state: &ExtractState,
+        mut item: ExtractItem,
+    ) -> Option<ExtractItem> {
         let (cache, flight) = (cx.cache(), Some(&state.flight));
         let [members, links] = &mut self.places;
         let places = &mut members[item.root];
@@ -280,7 +291,7 @@ impl Reader {
     }
 
     /// Creates a large file, to be handed out in parts.
-    fn begin_large(&mut self, cx: &Context<'_, Extractor>, state: &State, mut item: Item) {
+    fn begin_large(&mut self, cx: &Context<'_, Extractor>, state: &ExtractState, mut item: ExtractItem) {
         let names = std::mem::take(&mut item.names);
         let early = match &item.at {
             At::Here(member_dir, name) => {
@@ -296,11 +307,12 @@ impl Reader {
         let map = item.member.map.take().map(Map::new);
         let wanted: Wanted = item.wanted.clone();
         let stored = item.member.stored;
-        let large = Large { item: item.into(), wanted, map, file: file.into(), failed: None.into(), in_turn };
+        let large =
+            LargeMember { item: item.into(), wanted, map, file: file.into(), failed: None.into(), in_turn };
         self.large = Some((Arc::new(large), names, 0, stored));
     }
 
-    fn next_part(&mut self, cx: &Context<'_, Extractor>, state: &State) -> Option<Piece> {
+    fn next_part(&mut self, cx: &Context<'_, Extractor>, state: &ExtractState) -> Option<ExtractPiece> {
         let (large, names, start, stored) = self.large.take()?;
         let left = stored - start;
         let (bytes, length) = match self.members.input().size() {
@@ -309,7 +321,7 @@ impl Reader {
                 // A header may claim more than there is.
                 let there = size.saturating_sub(at).min(left).min(RANGE_BYTES);
                 if there == 0 {
-                    self.broken(cx, state, input::Failure::Ended);
+                    self.broken(cx, state, input::ReadFailure::Ended);
                 }
                 (PartBytes::InArchive(at..at + there), there)
             }
@@ -321,8 +333,8 @@ impl Reader {
             }
         };
         let is_last = length == left || self.over;
-        let part = Part { large: Arc::clone(&large), start, bytes, is_first: start == 0, is_last };
-        let mut piece = Piece { load: Load::Part(part), names: Vec::new() };
+        let part = LargePart { large: Arc::clone(&large), start, bytes, is_first: start == 0, is_last };
+        let mut piece = ExtractPiece { load: Load::Part(part), names: Vec::new() };
         match is_last {
             true => piece.names = names,
             false => self.large = Some((large, names, start + length, stored)),
@@ -331,12 +343,12 @@ impl Reader {
     }
 }
 
-/// Records what the archive says about the root itself. Only a directory can be there, and it keeps
-/// its attributes if existing files are kept.
+/// Records the archive's attributes for the root itself. Only a directory can be there, and it
+/// keeps its attributes if existing files are kept.
 pub(super) fn root_is(
     cx: &Context<'_, Extractor>,
-    state: &State,
-    item: &Item,
+    state: &ExtractState,
+    item: &ExtractItem,
     member_dir: Arc<super::resolver::MemberDir>,
 ) {
     match item.member.kind {
@@ -349,7 +361,7 @@ pub(super) fn root_is(
 }
 
 /// Leaves a member to its turn: every name on its path is in flight until then.
-fn in_turn(mut item: Item) -> Item {
+fn in_turn(mut item: ExtractItem) -> ExtractItem {
     let names = &mut item.names;
     let mut record = |path: &[u8]| {
         let mut path_hash = PathHash::ROOT;
@@ -368,14 +380,14 @@ fn in_turn(mut item: Item) -> Item {
 }
 
 /// Writes the content of regular files to standard output, one after the other (`-O`).
-pub(super) fn to_standard_output(mut members: Members, options: &Options, report: &dyn Report) -> u8 {
+pub(super) fn to_standard_output(mut members: Members, options: &Options, report: &dyn Reporter) -> u8 {
     let (selection, mut lines) =
-        (Selection::new(options), Lines::new(options.verbose, options.numeric_owner));
+        (MemberSelection::new(options), MemberLines::new(options.verbose, options.numeric_owner));
     let prefixes = PrefixReporter::new(options.confinement);
     let (mut problems, mut failed) = (Vec::new(), false);
     loop {
         let next = members.next(&mut problems);
-        failed |= archive::tell(&mut problems, report);
+        failed |= archive::report_all(&mut problems, report);
         let outcome = match next {
             Ok(Some(mut member)) => {
                 let is_wanted = selection.wants(&member.name).is_some() && {
@@ -407,13 +419,13 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
 }
 
 /// Writes one file to standard output, with zeros for its holes.
-fn put_out(members: &mut Members, member: &Member, report: &dyn Report) -> Result<(), input::Failure> {
+fn put_out(members: &mut Members, member: &Member, report: &dyn Reporter) -> Result<(), input::ReadFailure> {
     let copy = |members: &mut Members, mut length: u64| {
         while length > 0 {
             let mut bytes = Vec::new();
             members.content(PIECE_BYTES.min(usize::try_from(length).unwrap_or(PIECE_BYTES)), &mut bytes)?;
             if bytes.is_empty() {
-                return Err(input::Failure::Ended);
+                return Err(input::ReadFailure::Ended);
             }
             length -= bytes.len() as u64;
             report.output(Standard::Output, &bytes);

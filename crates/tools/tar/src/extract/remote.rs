@@ -20,16 +20,16 @@ use std::sync::{Arc, Mutex};
 
 use haul_cluster::{ItemReceiver, RemotePath};
 use haul_flow::{Context, DirHandle, Entry, Handled, Operand, lock};
-use haul_sys::{EntryType, Error, Name, Names, Open, open};
+use haul_sys::{EntryType, Error, Name, NameArena, Open, open};
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Wanted;
 use super::content::Seekable;
 use super::in_flight::PathHash;
 use super::make::{MemberOutcome, path_problem};
-use super::piece::{At, Item};
+use super::piece::{At, ExtractItem};
 use super::resolver::{MemberDir, c_string};
-use super::{Extractor, State};
+use super::{ExtractState, Extractor};
 use crate::read::member::Member;
 
 /// Maximum groups that are out. Beyond that, this process makes them itself, which bounds
@@ -46,7 +46,7 @@ pub enum OperandData {
 /// Members of one directory.
 pub struct MemberGroup {
     member_dir: Arc<MemberDir>,
-    items: Mutex<Vec<Item>>,
+    items: Mutex<Vec<ExtractItem>>,
     /// Names that are in flight until the group completes.
     names: Vec<PathHash>,
 }
@@ -72,12 +72,12 @@ pub(super) struct RemoteGroups {
     /// Directory and name of the archive; `None` if no groups are sent.
     archive: Mutex<Option<(Arc<DirHandle>, Name)>>,
     groups: AtomicUsize,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingPieces>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    pieces: VecDeque<(Vec<Item>, Vec<PathHash>)>,
+struct WaitingPieces {
+    pieces: VecDeque<(Vec<ExtractItem>, Vec<PathHash>)>,
     /// True after the last piece was put.
     ended: bool,
 }
@@ -94,11 +94,15 @@ impl RemoteGroups {
     }
 }
 
-impl State {
+impl ExtractState {
     /// Sends the members of a piece that can be made anywhere; returns the rest, with its names.
-    pub(super) fn send(&self, cx: &Context<'_, Extractor>, items: Vec<Item>) -> (Vec<Item>, Vec<PathHash>) {
+    pub(super) fn send(
+        &self,
+        cx: &Context<'_, Extractor>,
+        items: Vec<ExtractItem>,
+    ) -> (Vec<ExtractItem>, Vec<PathHash>) {
         let (mut rest, mut names) = (Vec::new(), Vec::new());
-        let mut group: Option<(Arc<MemberDir>, Vec<Item>, Vec<PathHash>)> = None;
+        let mut group: Option<(Arc<MemberDir>, Vec<ExtractItem>, Vec<PathHash>)> = None;
         for item in items {
             let At::Here(member_dir, name) = &item.at else {
                 names.extend(item.names.iter().copied());
@@ -121,7 +125,11 @@ impl State {
         (rest, names)
     }
 
-    fn offer(&self, cx: &Context<'_, Extractor>, group: Option<(Arc<MemberDir>, Vec<Item>, Vec<PathHash>)>) {
+    fn offer(
+        &self,
+        cx: &Context<'_, Extractor>,
+        group: Option<(Arc<MemberDir>, Vec<ExtractItem>, Vec<PathHash>)>,
+    ) {
         let Some((member_dir, items, names)) = group else { return };
         let Some((place, name)) = lock(&self.remote.archive).clone() else { return };
         let group = MemberGroup { member_dir, items: items.into(), names };
@@ -130,7 +138,7 @@ impl State {
             self.take_back(&group, &waiting);
             return self.end_group(cx, &group);
         }
-        let mut entry = Names::new();
+        let mut entry = NameArena::new();
         entry.push(name.as_c_str(), 0, EntryType::Special);
         cx.offer(Operand { place, names: entry, own: OperandData::Group(group) });
     }
@@ -165,7 +173,7 @@ impl State {
     pub(super) fn make_waiting(
         &self,
         cx: &Context<'_, Extractor>,
-        more: Option<(Vec<Item>, Vec<PathHash>)>,
+        more: Option<(Vec<ExtractItem>, Vec<PathHash>)>,
         is_end: bool,
     ) {
         // Held throughout, so that they are made in order and by one worker.
@@ -190,7 +198,7 @@ impl Extractor {
     /// Makes the members of a group; returns the indices of those that have to wait.
     fn make_group(&self, cx: &Context<'_, Self>, group: &MemberGroup) -> Vec<u32> {
         let mut items = lock(&group.items);
-        let waits = |item: &mut Item| self.make_early(cx, item) == MemberOutcome::Waits;
+        let waits = |item: &mut ExtractItem| self.make_early(cx, item) == MemberOutcome::Waits;
         (0..).zip(items.iter_mut()).filter_map(|(index, item)| waits(item).then_some(index)).collect()
     }
 
@@ -266,7 +274,7 @@ pub(super) fn unpack(packed: &[u8], receiver: &ItemReceiver<'_>) -> Result<Opera
     let mut unpacked = Vec::with_capacity(items.len());
     for PackedItem { name, path, member, wanted } in items {
         let at = At::Here(Arc::clone(&member_dir), c_string(&name).map_err(|_| wrong())?);
-        unpacked.push(Item { member, wanted, path, root: 0, at, content: None, names: Vec::new() });
+        unpacked.push(ExtractItem { member, wanted, path, root: 0, at, content: None, names: Vec::new() });
     }
     Ok(OperandData::Group(MemberGroup { member_dir, items: unpacked.into(), names: Vec::new() }))
 }

@@ -14,8 +14,9 @@
 //! below the root: its text is split like a member's name, and a `..` in it pops the stack. With
 //! `-P`, names may lead anywhere.
 //!
-//! Where others may exchange the entries of a directory, a new one is checked to be what was made
-//! ([`Creation`]), and its name has to lead to the same one from then on ([`NewDirectories`]).
+//! Where others may exchange the entries of a directory, a new one is checked to be the one that
+//! was made ([`Creation`]), and its name has to lead to the same one from then on
+//! ([`NewDirectories`]).
 //!
 //! Invariant: without `-P`, every directory on the stack was found in the one before it by a single
 //! component without following a link, or is the root (tests: the hostile archives).
@@ -123,13 +124,13 @@ impl MemberDir {
     }
 
     /// True if a new file of this mode is known to get it. A default ACL clears some bits and keeps
-    /// others, so what one file got says nothing about bits that it did not request.
+    /// others, so the mode of one file proves nothing about bits that it did not request.
     pub(super) fn grants_mode(&self, mode: Mode) -> bool {
         let known = self.granted.load(Ordering::Relaxed);
         known & (REFUSED | EXAMINED) == EXAMINED && mode.without(Mode::new(known)).is_empty()
     }
 
-    /// Records what a new file of this mode got. One mismatch is final.
+    /// Records whether a new file of this mode got it. One mismatch is final.
     pub(super) fn learn(&self, mode: Mode, as_asked: bool) {
         let found = if as_asked { EXAMINED | mode.bits() } else { REFUSED };
         self.granted.fetch_or(found, Ordering::Relaxed);
@@ -303,7 +304,7 @@ impl Resolver {
         }
     }
 
-    /// Takes a handle of a directory that was just made.
+    /// Returns a handle of a directory that was just made.
     fn hold_new(
         &self,
         cache: &DirCache,
@@ -326,7 +327,7 @@ impl Resolver {
         Ok(MemberDir::new(held, path_hash, true, true))
     }
 
-    /// Takes a handle of an existing directory.
+    /// Returns a handle of an existing directory.
     fn hold(
         &self,
         cache: &DirCache,

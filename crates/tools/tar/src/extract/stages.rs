@@ -8,30 +8,30 @@ use std::sync::{Arc, Mutex};
 use haul_flow::{Context, Problem, Stages, lock};
 use haul_sys::{Errno, Error, Operation, truncate};
 
-use super::content::{self, Stored};
+use super::content::{self, StoredContent};
 use super::directories::Directories;
-use super::make::{CreateOutcome, MemberOutcome, NewFile, When, path_problem};
-use super::piece::{At, Item, Large, Load, Part, PartBytes, Piece};
+use super::make::{CreateOutcome, MemberOutcome, MemberPlace, NewFile, When, path_problem};
+use super::piece::{At, ExtractItem, ExtractPiece, LargeMember, LargePart, Load, PartBytes};
 use super::reader::root_is;
 use super::resolver::{MemberDir, Missing, Resolved, Resolver};
-use super::{Extractor, State};
+use super::{ExtractState, Extractor};
 use crate::TarKind;
 use crate::format::MemberKind;
 
-impl Stages<Extractor> for State {
-    type Piece = Piece;
-    type Made = Piece;
+impl Stages<Extractor> for ExtractState {
+    type Piece = ExtractPiece;
+    type Output = ExtractPiece;
 
-    fn next(&self, cx: &Context<'_, Extractor>) -> Option<Piece> {
+    fn next(&self, cx: &Context<'_, Extractor>) -> Option<ExtractPiece> {
         lock(&self.reader).next(cx, self)
     }
 
-    fn work(&self, cx: &Context<'_, Extractor>, piece: Piece) -> Piece {
-        let Piece { load, names } = piece;
+    fn work(&self, cx: &Context<'_, Extractor>, piece: ExtractPiece) -> ExtractPiece {
+        let ExtractPiece { load, names } = piece;
         let load = match load {
             Load::Members(items) if self.remote.is_open() => {
                 let (rest, names) = self.send(cx, items);
-                return Piece { load: Load::Members(rest), names };
+                return ExtractPiece { load: Load::Members(rest), names };
             }
             Load::Members(mut items) => {
                 items.retain_mut(|item| cx.tool().make_early(cx, item) == MemberOutcome::Waits);
@@ -45,10 +45,10 @@ impl Stages<Extractor> for State {
                 Load::Part(part)
             }
         };
-        Piece { load, names }
+        ExtractPiece { load, names }
     }
 
-    fn put(&self, cx: &Context<'_, Extractor>, made: Piece) {
+    fn put(&self, cx: &Context<'_, Extractor>, made: ExtractPiece) {
         match made.load {
             Load::Members(items) if self.remote.is_open() => {
                 if !items.is_empty() {
@@ -58,7 +58,7 @@ impl Stages<Extractor> for State {
             }
             Load::Members(items) => {
                 if !items.is_empty() {
-                    // What was made since may have replaced directories on their paths.
+                    // Members made since then may have replaced directories on their paths.
                     lock(&self.late_resolvers).iter_mut().for_each(Resolver::reset);
                 }
                 items.into_iter().for_each(|item| self.make_in_turn(cx, item));
@@ -76,7 +76,7 @@ impl Stages<Extractor> for State {
     }
 }
 
-impl State {
+impl ExtractState {
     /// Finishes the directories, once everything else is complete.
     pub(super) fn finish(&self, cx: &Context<'_, Extractor>) {
         cx.tool().finish_directories(cx, &self.directories);
@@ -86,7 +86,7 @@ impl State {
     }
 
     /// Makes a member after all earlier ones.
-    pub(super) fn make_in_turn(&self, cx: &Context<'_, Extractor>, mut item: Item) {
+    pub(super) fn make_in_turn(&self, cx: &Context<'_, Extractor>, mut item: ExtractItem) {
         let at = std::mem::replace(&mut item.at, At::InTurn);
         match at {
             At::Here(member_dir, name) => {
@@ -117,7 +117,7 @@ impl State {
     }
 
     /// Resolves the path of a member, once nothing on it is in flight.
-    fn find(&self, cx: &Context<'_, Extractor>, item: &mut Item) -> Option<(Arc<MemberDir>, CString)> {
+    fn find(&self, cx: &Context<'_, Extractor>, item: &mut ExtractItem) -> Option<(Arc<MemberDir>, CString)> {
         let found = lock(&self.late_resolvers)[item.root].find(cx.cache(), &item.path, Missing::Make, None);
         match found {
             Ok(Resolved::To(member_dir, name)) => return Some((member_dir, name)),
@@ -133,7 +133,7 @@ impl State {
     fn find_and_link(
         &self,
         cx: &Context<'_, Extractor>,
-        item: &Item,
+        item: &ExtractItem,
         (member_dir, name): (&Arc<MemberDir>, &CString),
     ) {
         let found =
@@ -160,7 +160,7 @@ impl State {
     fn link(
         &self,
         cx: &Context<'_, Extractor>,
-        item: &Item,
+        item: &ExtractItem,
         (member_dir, name): (&Arc<MemberDir>, &CString),
         (above, leads_to): (&Arc<MemberDir>, &CString),
     ) {
@@ -168,21 +168,21 @@ impl State {
             cx.cache().open(&member_dir.held).and_then(|one| Ok((one, cx.cache().open(&above.held)?)));
         match opened {
             Ok((directory, opened)) => {
-                let shown = (item.path.as_slice(), item.member.link.as_slice());
-                let source = (&**above, &*opened, leads_to.as_c_str());
-                cx.tool().make_link(cx, (&directory, name), source, shown, When::InTurn);
+                let place = MemberPlace { member_dir, directory: &directory, name };
+                let source = MemberPlace { member_dir: above, directory: &opened, name: leads_to };
+                cx.tool().make_link(cx, item, place, source, When::InTurn);
             }
             Err(cause) => cx.problem(path_problem(&item.path, cause)),
         }
     }
 
-    fn put_part(&self, cx: &Context<'_, Extractor>, part: &Part) {
+    fn put_part(&self, cx: &Context<'_, Extractor>, part: &LargePart) {
         let large = &part.large;
         let Some(file) = lock(&large.file).clone() else { return };
         let stored = match (&part.bytes, cx.tool().archive.get()) {
-            (PartBytes::Read(chunk), _) => Stored::Bytes(chunk),
+            (PartBytes::Read(chunk), _) => StoredContent::Bytes(chunk),
             (PartBytes::InArchive(range), Some(archive)) => {
-                Stored::Archive(archive, range.start, range.end - range.start)
+                StoredContent::Archive(archive, range.start, range.end - range.start)
             }
             _ => return,
         };
@@ -192,8 +192,8 @@ impl State {
         }
     }
 
-    /// Takes a part in its turn; the last one finishes the file.
-    fn end_part(&self, cx: &Context<'_, Extractor>, part: &Part) {
+    /// Ends a part in its turn; the last one finishes the file.
+    fn end_part(&self, cx: &Context<'_, Extractor>, part: &LargePart) {
         let large = &part.large;
         if large.in_turn {
             if part.is_first {
@@ -207,7 +207,7 @@ impl State {
         // The last reference: a part is put only after it was written, and this one is the last.
         let Some(file) = lock(&large.file).take().and_then(Arc::into_inner) else { return };
         let failed = lock(&large.failed).take();
-        if matches!(failed, Some(content::Failure::Ended)) {
+        if matches!(failed, Some(content::ContentFailure::Ended)) {
             self.broken.store(true, Ordering::Relaxed);
         }
         let item = lock(&large.item);
@@ -215,7 +215,7 @@ impl State {
         cx.tool().end_file(cx, file, &large.wanted, &item.path, outcome, item.member.size);
     }
 
-    fn begin_in_turn(&self, cx: &Context<'_, Extractor>, large: &Large) -> Option<Arc<NewFile>> {
+    fn begin_in_turn(&self, cx: &Context<'_, Extractor>, large: &LargeMember) -> Option<Arc<NewFile>> {
         let mut item = lock(&large.item);
         let place = match std::mem::replace(&mut item.at, At::InTurn) {
             At::Here(member_dir, name) => Some((member_dir, name)),
@@ -233,7 +233,7 @@ impl State {
 
 impl Extractor {
     /// Makes a member in parallel with others.
-    pub(super) fn make_early(&self, cx: &Context<'_, Self>, item: &mut Item) -> MemberOutcome {
+    pub(super) fn make_early(&self, cx: &Context<'_, Self>, item: &mut ExtractItem) -> MemberOutcome {
         // Moved out so that the item can be changed, and restored in case it has to wait.
         let at = std::mem::replace(&mut item.at, At::InTurn);
         let made = match &at {
@@ -250,7 +250,7 @@ impl Extractor {
     fn make(
         &self,
         cx: &Context<'_, Self>,
-        item: &mut Item,
+        item: &mut ExtractItem,
         (member_dir, name): (&Arc<MemberDir>, &CString),
         when: When,
     ) -> MemberOutcome {
@@ -258,19 +258,20 @@ impl Extractor {
             Ok(directory) => directory,
             Err(cause) => return super::make::fail(cx, path_problem(&item.path, cause)),
         };
-        let Item { member, wanted, path, content, .. } = item;
+        let place = MemberPlace { member_dir, directory: &directory, name };
+        let ExtractItem { member, wanted, path, content, .. } = item;
         if !member.is_file() {
-            return self.make_other(cx, (member_dir, &directory, name), (member, wanted, path), when);
+            return self.make_other(cx, place, (member, wanted, path), when);
         }
         let stored = match (content, self.archive.get()) {
-            (Some(chunk), _) => Stored::Bytes(chunk),
-            (None, Some(archive)) => Stored::Archive(archive, member.content_at, member.stored),
+            (Some(chunk), _) => StoredContent::Bytes(chunk),
+            (None, Some(archive)) => StoredContent::Archive(archive, member.content_at, member.stored),
             (None, None) => {
-                let problem = self.content_problem(content::Failure::Ended, path);
+                let problem = self.content_problem(content::ContentFailure::Ended, path);
                 return super::make::fail(cx, problem);
             }
         };
-        self.make_file(cx, (member_dir, &directory, name), (member, wanted, path), &stored, when)
+        self.make_file(cx, place, (member, wanted, path), &stored, when)
     }
 
     /// Creates the file of a large member, at full length if it has holes. `None` if that fails,
@@ -278,16 +279,17 @@ impl Extractor {
     pub(super) fn make_large(
         &self,
         cx: &Context<'_, Self>,
-        item: &Item,
+        item: &ExtractItem,
         (member_dir, name): (Arc<MemberDir>, CString),
         when: When,
     ) -> Option<CreateOutcome<NewFile>> {
         let made = cx.cache().open(&member_dir.held).and_then(|directory| {
-            let place = self.new_file((&member_dir, &directory), &name, &item.wanted, when)?;
-            if let (CreateOutcome::New(file), Some(_)) = (&place, &item.member.map) {
+            let place = MemberPlace { member_dir: &member_dir, directory: &directory, name: &name };
+            let outcome = self.new_file(place, &item.wanted, when)?;
+            if let (CreateOutcome::New(file), Some(_)) = (&outcome, &item.member.map) {
                 truncate(&file.fd, item.member.size)?;
             }
-            Ok(place)
+            Ok(outcome)
         });
         made.map_err(|cause| {
             cx.problem(Problem::new(TarKind::CannotOpen).naming(item.path.as_slice()).because(cause));
@@ -300,7 +302,7 @@ impl Extractor {
         &self,
         cx: &Context<'_, Self>,
         (places, directories): (&mut Resolver, &Mutex<Directories>),
-        item: &Item,
+        item: &ExtractItem,
         (member_dir, name): (&Arc<MemberDir>, &CString),
     ) {
         let directory = match cx.cache().open(&member_dir.held) {

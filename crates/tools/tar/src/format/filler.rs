@@ -4,7 +4,7 @@
 //! short, so that no reader needs much memory for it.
 
 use super::BLOCK;
-use super::header::{Block, Field, Magic};
+use super::header::{Field, HeaderBlock, Magic};
 
 /// Maximum blocks of one header and its comment.
 const BLOCKS_MAX: usize = 128;
@@ -14,7 +14,7 @@ pub(crate) fn fill(blocks: &mut [u8]) {
     for part in blocks.chunks_mut(BLOCKS_MAX * BLOCK) {
         let bytes = part.len() - BLOCK;
         let mut header = Vec::with_capacity(BLOCK);
-        let mut block = Block::new(b'g', Magic::Posix);
+        let mut block = HeaderBlock::new(b'g', Magic::Posix);
         block.name(b"nothing");
         block.number(&Field::MODE, 0o644);
         block.number(&Field::SIZE, bytes as u64);

@@ -35,9 +35,9 @@ pub(super) enum Magic {
     Gnu,
 }
 
-pub(super) struct Block([u8; BLOCK]);
+pub(super) struct HeaderBlock([u8; BLOCK]);
 
-impl Block {
+impl HeaderBlock {
     /// Creates a block of a type. Fields are empty, and numbers are 0.
     pub(super) fn new(kind: u8, magic: Magic) -> Self {
         let mut block = Self([0; BLOCK]);

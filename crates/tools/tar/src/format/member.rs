@@ -1,9 +1,9 @@
-//! Encodes everything before a member's content: its header, and extended headers for what does not
-//! fit in it.
+//! Encodes everything before a member's content: its header, and extended headers for values that
+//! do not fit in it.
 
 use haul_sys::{Timestamp, device_parts};
 
-use super::header::{Block, Field, Magic, NAME_BYTES, OWNER_BYTES, PREFIX_BYTES};
+use super::header::{Field, HeaderBlock, Magic, NAME_BYTES, OWNER_BYTES, PREFIX_BYTES};
 use super::kind::MemberKind;
 use super::{BLOCK_BYTES, in_blocks};
 use crate::options::Format;
@@ -33,7 +33,7 @@ pub(crate) struct HeaderFields<'a> {
 
 /// Reason that a member does not fit a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum FormatMisfit {
     /// The name is too long, or has no slash where it has to be split.
     Name,
     Link,
@@ -45,7 +45,11 @@ pub(crate) enum Unfit {
 ///
 /// # Errors
 /// When something does not fit the format; nothing is appended then.
-pub(crate) fn encode(format: Format, member: &HeaderFields<'_>, out: &mut Vec<u8>) -> Result<(), Unfit> {
+pub(crate) fn encode(
+    format: Format,
+    member: &HeaderFields<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatMisfit> {
     match format {
         Format::Pax => pax(member, out),
         Format::Gnu => gnu(member, out),
@@ -58,8 +62,8 @@ pub(crate) fn encode(format: Format, member: &HeaderFields<'_>, out: &mut Vec<u8
 }
 
 /// Creates a header with the fields that are the same in every format.
-fn begin(member: &HeaderFields<'_>, magic: Magic) -> Block {
-    let mut block = Block::new(member.kind.letter(), magic);
+fn begin(member: &HeaderFields<'_>, magic: Magic) -> HeaderBlock {
+    let mut block = HeaderBlock::new(member.kind.letter(), magic);
     block.number(&Field::MODE, u64::from(member.mode & 0o7777));
     block.names(member.owner_name, member.group_name);
     block.link(member.link);
@@ -96,10 +100,10 @@ fn numbers(member: &HeaderFields<'_>) -> [(&'static str, Field, i64); 4] {
     ]
 }
 
-fn ustar(member: &HeaderFields<'_>) -> Result<Block, Unfit> {
-    let (prefix, name) = split(member.path).ok_or(Unfit::Name)?;
+fn ustar(member: &HeaderFields<'_>) -> Result<HeaderBlock, FormatMisfit> {
+    let (prefix, name) = split(member.path).ok_or(FormatMisfit::Name)?;
     if member.link.len() > NAME_BYTES {
-        return Err(Unfit::Link);
+        return Err(FormatMisfit::Link);
     }
     let mut block = begin(member, Magic::Posix);
     block.name(name);
@@ -107,7 +111,7 @@ fn ustar(member: &HeaderFields<'_>) -> Result<Block, Unfit> {
     for (what, field, number) in numbers(member) {
         let digits = if what == "uid_t" || what == "gid_t" { 7 } else { 11 };
         if !field.holds(number) {
-            return Err(Unfit::Number(what, number, (1 << (3 * digits)) - 1));
+            return Err(FormatMisfit::Number(what, number, (1 << (3 * digits)) - 1));
         }
         block.number(&field, number.unsigned_abs());
     }
@@ -115,10 +119,10 @@ fn ustar(member: &HeaderFields<'_>) -> Result<Block, Unfit> {
 }
 
 fn gnu(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
-    // As GNU tar writes them: the link first, and with root as the owner.
+    // GNU tar's order: the link first, and root as the owner.
     for (kind, text) in [(b'K', member.link), (b'L', member.path)] {
         if text.len() > NAME_BYTES {
-            let mut block = Block::new(kind, Magic::Gnu);
+            let mut block = HeaderBlock::new(kind, Magic::Gnu);
             block.name(b"././@LongLink");
             block.number(&Field::MODE, 0o644);
             block.names(b"root", b"root");
@@ -149,8 +153,8 @@ fn pax(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
         out.truncate(begins);
     } else {
         out.resize(records_begin + in_blocks(bytes as u64) as usize, 0);
-        let mut extended = Block::new(b'x', Magic::Posix);
-        extended.name_parts(beside(member.path, b"PaxHeaders"));
+        let mut extended = HeaderBlock::new(b'x', Magic::Posix);
+        extended.name_parts(auxiliary_name(member.path, b"PaxHeaders"));
         extended.number(&Field::MODE, 0o644);
         extended.number(&Field::SIZE, bytes as u64);
         out[begins..records_begin].copy_from_slice(&extended.finished());
@@ -158,13 +162,13 @@ fn pax(member: &HeaderFields<'_>, out: &mut Vec<u8>) {
     block.finish(out);
 }
 
-/// Creates the header of a member, and appends records for what does not fit in it.
-fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> Block {
+/// Creates the header of a member, and appends records for values that do not fit in it.
+fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> HeaderBlock {
     let mut block = begin(member, Magic::Posix);
     let parts = split(member.path);
     match (member.sparse_size, parts) {
         // GNU tar has its process id in place of the 0, so that no two archives are equal.
-        (Some(_), _) => block.name_parts(beside(member.path, b"GNUSparseFile.0")),
+        (Some(_), _) => block.name_parts(auxiliary_name(member.path, b"GNUSparseFile.0")),
         (None, Some((prefix, name))) => {
             block.name(name);
             block.prefix(prefix);
@@ -213,9 +217,9 @@ fn describe(member: &HeaderFields<'_>, records: &mut Vec<u8>) -> Block {
     block
 }
 
-/// Returns the name of an auxiliary member, in parts: in a directory beside the member it
+/// Returns the name of an auxiliary member, in parts: in a directory next to the member it
 /// belongs to.
-fn beside<'a>(path: &'a [u8], directory: &'a [u8]) -> [&'a [u8]; 4] {
+fn auxiliary_name<'a>(path: &'a [u8], directory: &'a [u8]) -> [&'a [u8]; 4] {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let (before, name) = path.split_at(start);
@@ -405,18 +409,18 @@ mod tests {
     #[test]
     fn ustar_refuses_what_does_not_fit() {
         let refused = |member: HeaderFields<'_>| encode(Format::Ustar, &member, &mut Vec::new()).unwrap_err();
-        assert_eq!(refused(HeaderFields { path: &[b'n'; 101], ..PLAIN }), Unfit::Name);
+        assert_eq!(refused(HeaderFields { path: &[b'n'; 101], ..PLAIN }), FormatMisfit::Name);
         assert_eq!(
             refused(HeaderFields { link: &[b'n'; 101], kind: MemberKind::Symlink, ..PLAIN }),
-            Unfit::Link
+            FormatMisfit::Link
         );
         assert_eq!(
             refused(HeaderFields { owner: 1 << 21, ..PLAIN }),
-            Unfit::Number("uid_t", 1 << 21, (1 << 21) - 1)
+            FormatMisfit::Number("uid_t", 1 << 21, (1 << 21) - 1)
         );
         assert_eq!(
             refused(HeaderFields { size: 1 << 33, ..PLAIN }),
-            Unfit::Number("off_t", 1 << 33, (1 << 33) - 1)
+            FormatMisfit::Number("off_t", 1 << 33, (1 << 33) - 1)
         );
         let edge = [[b'd'; 155].as_slice(), b"/", &[b'n'; 99], b"/"].concat();
         read_back(encoded(Format::Ustar, &HeaderFields { path: &edge, ..PLAIN }), |_, path, _, _| {

@@ -1,8 +1,8 @@
 //! The tar format, as far as writing and the index need it.
 //!
 //! An archive is a sequence of blocks. A member is a header block, possibly after extended headers
-//! for what does not fit in it, and its content, padded to whole blocks. Two blocks of zeros end
-//! the archive, and more fill the last record. `header.rs` encodes one block, `member.rs`
+//! for values that do not fit in it, and its content, padded to whole blocks. Two blocks of zeros
+//! end the archive, and more fill the last record. `header.rs` encodes one block, `member.rs`
 //! everything before a member's content, `sparse.rs` hole maps, `filler.rs` filler blocks,
 //! `index.rs` the index that may follow.
 
@@ -16,8 +16,8 @@ mod sparse;
 pub(crate) use filler::fill;
 pub use index::{Indexed, read_index, write_index};
 pub(crate) use kind::MemberKind;
-pub(crate) use member::{HeaderFields, Unfit, encode};
-pub(crate) use sparse::{SparseMap, Stored};
+pub(crate) use member::{FormatMisfit, HeaderFields, encode};
+pub(crate) use sparse::{SparseMap, StoredRun};
 
 pub(crate) const BLOCK_BYTES: u64 = 512;
 

@@ -16,7 +16,7 @@ pub(crate) struct SparseMap {
 
 /// A run of stored bytes: a part of the map, or a range of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum StoredRun {
     Map(Range<usize>),
     Data(Range<u64>),
 }
@@ -46,18 +46,18 @@ impl SparseMap {
 
     /// Splits the range `wanted` of the stored bytes into parts of the map and of the file.
     #[must_use]
-    pub(crate) fn stored(&self, map_bytes: usize, wanted: Range<u64>) -> Vec<Stored> {
+    pub(crate) fn stored(&self, map_bytes: usize, wanted: Range<u64>) -> Vec<StoredRun> {
         let map_end = map_bytes as u64;
         let mut parts = Vec::new();
         if wanted.start < map_end {
-            parts.push(Stored::Map(wanted.start as usize..wanted.end.min(map_end) as usize));
+            parts.push(StoredRun::Map(wanted.start as usize..wanted.end.min(map_end) as usize));
         }
         let mut begins = map_end;
         for range in &self.data {
             let ends = begins + (range.end - range.start);
             let (from, to) = (wanted.start.max(begins), wanted.end.min(ends));
             if from < to {
-                parts.push(Stored::Data(range.start + (from - begins)..range.start + (to - begins)));
+                parts.push(StoredRun::Data(range.start + (from - begins)..range.start + (to - begins)));
             }
             begins = ends;
         }
@@ -77,10 +77,10 @@ mod tests {
         assert_eq!((text.len(), map.stored_bytes(512)), (512, 722));
         assert_eq!(
             map.stored(512, 0..722),
-            [Stored::Map(0..512), Stored::Data(0..10), Stored::Data(100..300)]
+            [StoredRun::Map(0..512), StoredRun::Data(0..10), StoredRun::Data(100..300)]
         );
-        assert_eq!(map.stored(512, 515..530), [Stored::Data(3..10), Stored::Data(100..108)]);
-        assert_eq!(map.stored(512, 100..512), [Stored::Map(100..512)]);
+        assert_eq!(map.stored(512, 515..530), [StoredRun::Data(3..10), StoredRun::Data(100..108)]);
+        assert_eq!(map.stored(512, 100..512), [StoredRun::Map(100..512)]);
         let full = SparseMap { data: vec![0..4, 6..10], size: 10 };
         assert!(full.text().starts_with(b"2\n0\n4\n6\n4\n\0"));
         let hole = SparseMap { data: vec![], size: 10 };

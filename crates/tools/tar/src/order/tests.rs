@@ -1,4 +1,4 @@
-//! A tree written by many workers, each in another place, and what must hold for the archive.
+//! A tree written by many workers, each in another place, and the invariants of the archive.
 
 use haul_testkit::random::{IndexedRandom, Random, Rng, seeded};
 
@@ -7,7 +7,7 @@ use crate::format::BLOCK;
 
 /// A tree: the parent of each directory, and its number of files. The first directory is an
 /// operand's parent.
-struct Tree {
+struct TestTree {
     above: Vec<usize>,
     files: Vec<usize>,
 }
@@ -20,7 +20,7 @@ fn header(directory: usize, file: Option<usize>) -> Vec<u8> {
 }
 
 struct Writing {
-    order: Order<(usize, usize)>,
+    order: ArchiveOrder<(usize, usize)>,
     archive: Vec<u8>,
     /// Open reservations, each with the length of its content.
     reservations: Vec<(Reservation, usize)>,
@@ -71,7 +71,7 @@ impl Writing {
 }
 
 #[derive(Clone, Default)]
-struct Work {
+struct TestWork {
     number: Option<usize>,
     files: Vec<usize>,
     deferred_count: usize,
@@ -81,14 +81,14 @@ struct Work {
 /// Adds the tree as several workers would, each in another place. Returns the archive, in which
 /// content is `x`, and the files that must not be buffered, in the order in which they were added.
 fn written(
-    tree: &Tree,
+    tree: &TestTree,
     random: &mut Random,
     buffered_bytes_max: usize,
 ) -> (Vec<u8>, Vec<(usize, Option<usize>)>) {
-    let order = Order::new(Arc::default(), buffered_bytes_max);
+    let order = ArchiveOrder::new(Arc::default(), buffered_bytes_max);
     let mut writing = Writing { order, archive: Vec::new(), reservations: Vec::new() };
-    let work = |files: &usize| Work { files: (0..*files).collect(), ..Work::default() };
-    let mut works: Vec<Work> = tree.files.iter().map(work).collect();
+    let work = |files: &usize| TestWork { files: (0..*files).collect(), ..TestWork::default() };
+    let mut works: Vec<TestWork> = tree.files.iter().map(work).collect();
     tree.above.iter().skip(1).for_each(|above| works[*above].below += 1);
     works[0].number = Some(writing.order.begin(ROOT, 0, Vec::new()));
     let (mut next, mut busy, mut in_order) = (1, vec![0_usize], Vec::new());
@@ -136,7 +136,7 @@ fn written(
 /// Adds a file of random size unless it is deferred; returns true if it was added.
 fn add(
     writing: &mut Writing,
-    work: &mut Work,
+    work: &mut TestWork,
     (directory, file): (usize, usize),
     random: &mut Random,
     may_buffer: bool,
@@ -146,7 +146,8 @@ fn add(
     let header = header(directory, Some(file));
     let bytes = vec![b'x'; blocks * BLOCK];
     let is_here = blocks < 100 && random.random();
-    let content = if is_here { Content::Here(&bytes) } else { Content::Later(bytes.len() as u64) };
+    let content =
+        if is_here { SegmentContent::Here(&bytes) } else { SegmentContent::Later(bytes.len() as u64) };
     let number = work.number.unwrap();
     let added = writing.order.add(number, &header, &content, may_buffer, || (directory, file));
     work.deferred_count += usize::from(added.is_err());
@@ -166,7 +167,7 @@ fn members(archive: &[u8]) -> Vec<(usize, Option<usize>)> {
     headers.map(member).collect()
 }
 
-fn is_below(tree: &Tree, mut directory: usize, other: usize) -> bool {
+fn is_below(tree: &TestTree, mut directory: usize, other: usize) -> bool {
     while directory != other && directory != 0 {
         directory = tree.above[directory];
     }
@@ -175,7 +176,7 @@ fn is_below(tree: &Tree, mut directory: usize, other: usize) -> bool {
 
 /// Checks that everything is there, and that nothing from elsewhere is between a directory's
 /// headers and its contents.
-fn check(tree: &Tree, members: &[(usize, Option<usize>)]) {
+fn check(tree: &TestTree, members: &[(usize, Option<usize>)]) {
     for (directory, files) in tree.files.iter().enumerate() {
         let in_it = |member: &&(usize, Option<usize>)| member.0 == directory && member.1.is_some();
         assert_eq!(members.iter().filter(in_it).count(), *files);
@@ -191,11 +192,11 @@ fn check(tree: &Tree, members: &[(usize, Option<usize>)]) {
     }
 }
 
-fn tree(random: &mut Random) -> Tree {
+fn tree(random: &mut Random) -> TestTree {
     let directories = 2 + random.random_range(0..40);
     let above =
         (0..directories).map(|number| if number == 0 { 0 } else { random.random_range(0..number) }).collect();
-    Tree { above, files: (0..directories).map(|_| random.random_range(0..9)).collect() }
+    TestTree { above, files: (0..directories).map(|_| random.random_range(0..9)).collect() }
 }
 
 #[test]

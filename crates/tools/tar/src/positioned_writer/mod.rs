@@ -9,9 +9,9 @@
 //!
 //! A span is in memory from its beginning until it is written, and a written span begins the next,
 //! so at most `in_flight` are in memory. With positioned writes a span can be written at any time;
-//! in a stream each waits for the spans before it ([`Output::submit`]). The pieces of a large
-//! member are spans too; their files are read here, not by flow (`span_file.rs`). Other processes
-//! also make spans (`remote.rs`).
+//! in a stream each waits for the spans before it ([`ArchiveOutput::submit`]). The pieces of a
+//! large member are spans too; their files are read here, not by flow (`span_file.rs`). Other
+//! processes also make spans (`remote.rs`).
 //!
 //! A member's offset is fixed before it is read. So a file that shrank is padded with zeros, and
 //! one that cannot be opened any more is replaced by filler blocks (`format/filler.rs`).
@@ -31,19 +31,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_flow::{
-    Block, Context, DirNode, Enter, Entry, EntryOutcome, EntryReport, Failure, Finished, Holes, OpenDir,
-    OpenFile, OpenSource, Operand, Probe, Problem, Report, Reported, Start, Tally, Tool, Transfer, Write,
+    Block, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, Finished, Holes, OpenDir,
+    OpenFile, OpenSource, Operand, Probe, Problem, Reported, Reporter, Start, Tally, Tool, Transfer, Write,
     lock,
 };
-use haul_sys::{EntryType, Names};
+use haul_sys::{EntryType, NameArena};
 
 use super::TarKind;
 use super::entry::OwnerNames;
 use super::examiner::{ExitStatus, difference, was_changed};
 use super::format::fill;
-use super::layout::{Layout, Span};
+use super::layout::{ItemLayout, Span};
 use super::options::{Links, Options};
-use super::output::Output;
+use super::output::ArchiveOutput;
 use super::verbose::MemberPrinter;
 use remote::ArchiveLocation;
 use span_file::{ReadOutcome, SpanFile};
@@ -78,18 +78,18 @@ pub struct FileProgress {
 
 /// State shared by the pieces of a large member.
 #[derive(Default)]
-struct Large {
+struct LargePieces {
     /// Pieces that are not complete.
     pieces: AtomicUsize,
-    verdict: OnceLock<Verdict>,
+    verdict: OnceLock<LargeVerdict>,
     missing: AtomicU64,
     changed: AtomicBool,
     /// True if a piece could not be read.
     has_failed: AtomicBool,
 }
 
-impl Large {
-    /// Adds what was found when a piece was read.
+impl LargePieces {
+    /// Adds the result of reading a piece.
     fn add(&self, missing: u64, changed: bool) {
         self.missing.fetch_add(missing, Ordering::Relaxed);
         self.changed.fetch_or(changed, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Large {
 
     /// Completes a piece. The last one gets the sums of all.
     fn complete_piece(&self) -> Option<(u64, bool)> {
-        // Release hands on what a piece has added; Acquire lets the last one see all of it. The
+        // Release publishes the piece's additions; Acquire lets the last one see all of it. The
         // sums are read only afterwards: a piece that adds early may complete late.
         if self.pieces.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;
@@ -108,19 +108,19 @@ impl Large {
 
 /// Verdict on a large member: the first piece that is opened, or fails to open, decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum LargeVerdict {
     Kept,
     LeftOut,
 }
 
 /// State that only the process that made the survey has.
 struct LaunchState {
-    layout: Layout,
+    layout: ItemLayout,
     owners: Arc<OwnerNames>,
     printer: MemberPrinter,
-    output: Output,
+    output: ArchiveOutput,
     next: Mutex<usize>,
-    large: HashMap<usize, Large>,
+    large: HashMap<usize, LargePieces>,
     /// Members that are not in the archive after all.
     left_out: Mutex<Vec<usize>>,
     /// Location of the archive, for other processes.
@@ -136,13 +136,13 @@ pub struct PositionedWriter {
 
 impl PositionedWriter {
     pub(super) fn new(
-        layout: Layout,
+        layout: ItemLayout,
         options: Arc<Options>,
         owners: Arc<OwnerNames>,
         status: Arc<ExitStatus>,
-        output: Output,
+        output: ArchiveOutput,
     ) -> Self {
-        let mut large: HashMap<usize, Large> = HashMap::new();
+        let mut large: HashMap<usize, LargePieces> = HashMap::new();
         for span in layout.spans.iter().filter(|span| span.is_piece) {
             *large.entry(span.members.start).or_default().pieces.get_mut() += 1;
         }
@@ -162,7 +162,7 @@ impl PositionedWriter {
 
     /// Begins as many spans as may be in memory at once. Spans without content are
     /// written immediately.
-    pub(super) fn first(&self, in_flight: usize, report: &dyn Report) -> Vec<Operand<SpanGroup>> {
+    pub(super) fn first(&self, in_flight: usize, report: &dyn Reporter) -> Vec<Operand<SpanGroup>> {
         let mut operands = Vec::new();
         if let Some(launch) = &self.launch {
             launch.advance(&self.options, in_flight, report, |operand| operands.push(operand));
@@ -172,7 +172,7 @@ impl PositionedWriter {
 
     /// Returns what is needed to end the archive: the layout, the members that are not in it after
     /// all, and the output.
-    pub(super) fn finish(self) -> Option<(Layout, Vec<usize>, Output)> {
+    pub(super) fn finish(self) -> Option<(ItemLayout, Vec<usize>, ArchiveOutput)> {
         let LaunchState { layout, left_out, output, .. } = self.launch?;
         Some((layout, left_out.into_inner().unwrap_or_else(PoisonError::into_inner), output))
     }
@@ -186,7 +186,7 @@ impl PositionedWriter {
         bytes
     }
 
-    /// Takes a span back from another process that did not complete it, to fill it here.
+    /// Reclaims a span that another process did not complete, to fill it here.
     fn take_back(&self, buffer: &SpanBuffer) {
         if self.launch.is_some() {
             buffer.is_remote.store(false, Ordering::Relaxed);
@@ -207,9 +207,9 @@ impl PositionedWriter {
 
     /// Returns the verdict on a large member, which is `verdict` if none was reached. Other
     /// processes always keep it.
-    fn decide(&self, member: usize, verdict: Verdict) -> Verdict {
+    fn decide(&self, member: usize, verdict: LargeVerdict) -> LargeVerdict {
         let large = self.launch.as_ref().and_then(|launch| launch.large.get(&member));
-        large.map_or(Verdict::Kept, |large| *large.verdict.get_or_init(|| verdict))
+        large.map_or(LargeVerdict::Kept, |large| *large.verdict.get_or_init(|| verdict))
     }
 
     /// Reads a file here rather than have flow read it from start to end: a piece of a large file,
@@ -222,7 +222,7 @@ impl PositionedWriter {
         span_file: &SpanFile,
     ) {
         let buffer = &entry.node.own.buffer;
-        if span_file.is_piece && self.decide(span_file.member, Verdict::Kept) == Verdict::LeftOut {
+        if span_file.is_piece && self.decide(span_file.member, LargeVerdict::Kept) == LargeVerdict::LeftOut {
             fill(&mut self.bytes(buffer)[span_file.span.clone()]);
             return cx.emit(entry, ReadOutcome::LeftOut.packed());
         }
@@ -240,12 +240,12 @@ impl PositionedWriter {
 }
 
 impl LaunchState {
-    /// Begins `spans` spans, and one more for each that was written meanwhile.
+    /// Begins `spans` spans, and one more for each that is written during this call.
     fn advance(
         &self,
         options: &Options,
         mut spans: usize,
-        report: &dyn Report,
+        report: &dyn Reporter,
         mut offer: impl FnMut(Operand<SpanGroup>),
     ) {
         while spans > 0 {
@@ -259,11 +259,11 @@ impl LaunchState {
         }
     }
 
-    /// Begins the next span; `None` if there is none, or if writing has failed.
+    /// Begins the next span; `None` after the last one, or if writing has failed.
     fn begin_span(
         &self,
         options: &Options,
-        report: &dyn Report,
+        report: &dyn Reporter,
     ) -> Option<(Arc<SpanBuffer>, Vec<Operand<SpanGroup>>)> {
         let number = {
             let mut next = lock(&self.next);
@@ -294,7 +294,7 @@ impl LaunchState {
     }
 
     /// Prints the members that begin in a span.
-    fn print_members(&self, span: &Span, options: &Options, report: &dyn Report) {
+    fn print_members(&self, span: &Span, options: &Options, report: &dyn Reporter) {
         for member in &self.layout.members[span.members.clone()] {
             if member.offset >= span.bytes.start {
                 let listing = &self.layout.listings[member.listing as usize];
@@ -333,7 +333,7 @@ impl LaunchState {
         span: &Span,
         buffer: &Arc<SpanBuffer>,
     ) -> Option<Operand<SpanGroup>> {
-        let mut names = Names::new();
+        let mut names = NameArena::new();
         for index in members {
             let entry = &self.layout.members[*index].entry;
             let kind = if entry.followed { EntryType::Symlink } else { EntryType::Regular };
@@ -392,8 +392,8 @@ impl PositionedWriter {
         let group = &entry.node.own;
         self.take_back(&group.buffer);
         let Some(span_file) = group.file(entry.name()) else { return };
-        if span_file.is_piece && self.decide(span_file.member, Verdict::LeftOut) == Verdict::Kept {
-            // The other pieces are there: this one is zeros, and an error was told.
+        if span_file.is_piece && self.decide(span_file.member, LargeVerdict::LeftOut) == LargeVerdict::Kept {
+            // The other pieces are there: this one is zeros, and an error was reported.
             return cx
                 .emit(entry, ReadOutcome::Read { missing: 0, changed: false, has_failed: true }.packed());
         }
@@ -421,7 +421,7 @@ impl Tool for PositionedWriter {
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         let (buffer, Some(launch)) = (&node.own.buffer, &self.launch) else { return };
-        // Release hands on what a group has put into the span; Acquire lets the last one see all of
+        // Release publishes the group's bytes in the span; Acquire lets the last one see all of
         // it.
         if buffer.groups.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -436,7 +436,7 @@ impl Tool for PositionedWriter {
         launch.advance(&self.options, written, cx.report(), |operand| cx.offer(operand));
     }
 
-    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: Failure<'_>) -> Reported {
+    fn failed(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, failure: EntryFailure<'_>) -> Reported {
         if failure.is_before_open_file() {
             self.leave_out(cx, entry);
         }
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn the_last_piece_reports_what_every_piece_found() {
-        let large = Large { pieces: AtomicUsize::new(3), ..Large::default() };
+        let large = LargePieces { pieces: AtomicUsize::new(3), ..LargePieces::default() };
         large.add(5, false);
         assert_eq!(large.complete_piece(), None);
         // The piece that adds first completes last.

@@ -45,7 +45,7 @@ impl PositionedWriter {
     /// Lets other processes make spans if they can find the archive; returns its directory then.
     pub(crate) fn share(&mut self, cache: &haul_flow::DirCache) -> Option<Arc<DirHandle>> {
         let launch = self.launch.as_mut()?;
-        let options::Archive::File(path) = &self.options.archive else { return None };
+        let options::ArchivePath::File(path) = &self.options.archive else { return None };
         let split = Split::of(path);
         let directory = split.hold(cache).ok().filter(|_| launch.output.is_positioned)?;
         let name = CString::new(split.base()).ok()?;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use haul_sys::{Advice, Error, Fd, Stat, advise_range, read_all};
 use serde::{Deserialize, Serialize};
 
-use crate::format::{SparseMap, Stored, in_blocks};
+use crate::format::{SparseMap, StoredRun, in_blocks};
 use crate::layout::{PlacedMember, Span};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -84,17 +84,17 @@ impl SpanFile {
     pub(super) fn read(&self, file: &Fd, span: &mut [u8]) -> Result<u64, Error> {
         let parts = match &self.map {
             Some((map, text)) => map.stored(text.len(), self.stored.clone()),
-            None => vec![Stored::Data(self.stored.clone())],
+            None => vec![StoredRun::Data(self.stored.clone())],
         };
         let (mut at, mut missing) = (self.at, 0);
         for part in parts {
             match (part, &self.map) {
-                (Stored::Map(range), Some((_, text))) => {
+                (StoredRun::Map(range), Some((_, text))) => {
                     span[at..at + range.len()].copy_from_slice(&text[range.clone()]);
                     at += range.len();
                 }
-                (Stored::Map(_), None) => {}
-                (Stored::Data(range), _) => {
+                (StoredRun::Map(_), None) => {}
+                (StoredRun::Data(range), _) => {
                     let length = (range.end - range.start) as usize;
                     fetch_ahead(file, &range);
                     let got = read_all(file, range.start, &mut span[at..at + length])?;

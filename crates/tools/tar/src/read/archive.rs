@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use std::ffi::OsString;
 
-use haul_flow::{Problem, Report};
+use haul_flow::{Problem, Reporter};
 use haul_sys::{
     Error, Fd, FileType, Filter, Open, open_path, position, read_on, stand_at_end, standard_input, stat,
 };
 
 use super::decompress;
-use super::input::{Failure, Input, Plain, Stream};
+use super::input::{ArchiveInput, ByteStream, Plain, ReadFailure};
 use super::members::Members;
-use crate::{Archive, Options, TarKind};
+use crate::{ArchivePath, Options, TarKind};
 
 /// Opens the archive that the options name.
 ///
@@ -20,9 +20,9 @@ use crate::{Archive, Options, TarKind};
 /// The reason, to be reported.
 pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
     let file = match &options.archive {
-        Archive::Standard => standard_input(),
+        ArchivePath::Standard => standard_input(),
         // Blocking: the archive may be a FIFO whose writer comes later.
-        Archive::File(path) => open_path(path, Open::READ.following().blocking()),
+        ArchivePath::File(path) => open_path(path, Open::READ.following().blocking()),
     };
     let cannot_open = |cause| Problem::new(TarKind::ArchiveOpen).naming(name(options)).because(cause);
     let file = file.map_err(cannot_open)?;
@@ -30,9 +30,9 @@ pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
         let filtered = Filtered::of(&options.program, file).map_err(|cause| {
             Problem::new(TarKind::CannotStart).naming(program.as_encoded_bytes()).because(cause)
         })?;
-        return Ok(Members::of_program(Input::of_stream(Box::new(filtered)), options.ignore_zeros));
+        return Ok(Members::of_program(ArchiveInput::of_stream(Box::new(filtered)), options.ignore_zeros));
     }
-    let is_standard = matches!(options.archive, Archive::Standard);
+    let is_standard = matches!(options.archive, ArchivePath::Standard);
     let input = input(file, is_standard).map_err(cannot_open)?;
     let (plain, packed) = decompress::plain(input).map_err(|failure| problem(options, failure))?;
     Ok(Members::new(plain, packed, options.ignore_zeros))
@@ -56,8 +56,8 @@ impl Filtered {
     }
 }
 
-impl Stream for Filtered {
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+impl ByteStream for Filtered {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
         let length = read_on(&self.output, bytes)?;
         // Checked at EOF: a program that fails may have written only a part.
         if length == 0
@@ -65,15 +65,15 @@ impl Stream for Filtered {
             && let Some(filter) = self.filter.take()
             && let Err(status) = filter.finish()?
         {
-            return Err(Failure::Damaged(std::io::Error::other(format!("{}: {status}", self.program))));
+            return Err(ReadFailure::Damaged(std::io::Error::other(format!("{}: {status}", self.program))));
         }
         Ok(length)
     }
 }
 
-/// Returns what is read of a file. Standard input continues where another program has left it, and
-/// is left at its end, as if it were a pipe.
-fn input(file: Fd, is_standard: bool) -> Result<Input, Error> {
+/// Returns the part of a file to read. Standard input continues where another program has left it,
+/// and is left at its end, as if it were a pipe.
+fn input(file: Fd, is_standard: bool) -> Result<ArchiveInput, Error> {
     let seen = stat(&file)?;
     let is_regular = seen.kind == FileType::Regular;
     let is_whole = !is_standard || (is_regular && position(&file)? == 0);
@@ -81,29 +81,29 @@ fn input(file: Fd, is_standard: bool) -> Result<Input, Error> {
         if is_standard {
             stand_at_end(&file)?;
         }
-        return Ok(Input::of_file(Arc::new(file), seen.size));
+        return Ok(ArchiveInput::of_file(Arc::new(file), seen.size));
     }
-    Ok(Input::of_stream(Box::new(Plain(Arc::new(file)))))
+    Ok(ArchiveInput::of_stream(Box::new(Plain(Arc::new(file)))))
 }
 
 fn name(options: &Options) -> &[u8] {
     match &options.archive {
-        Archive::Standard => b"-",
-        Archive::File(path) => path.as_bytes(),
+        ArchivePath::Standard => b"-",
+        ArchivePath::File(path) => path.as_bytes(),
     }
 }
 
 /// Returns the problem of an archive that cannot be read further.
-pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
+pub(crate) fn problem(options: &Options, failure: ReadFailure) -> Problem {
     match failure {
-        Failure::System(cause) => Problem::new(TarKind::ArchiveRead).naming(name(options)).because(cause),
-        Failure::Damaged(cause) => {
+        ReadFailure::System(cause) => Problem::new(TarKind::ArchiveRead).naming(name(options)).because(cause),
+        ReadFailure::Damaged(cause) => {
             Problem::new(TarKind::Damaged).naming(name(options)).naming(cause.to_string())
         }
-        Failure::Unsupported(program) => {
+        ReadFailure::Unsupported(program) => {
             Problem::new(TarKind::UnknownCompression).naming(program).naming(program)
         }
-        Failure::Ended => Problem::new(TarKind::UnexpectedEnd),
+        ReadFailure::Ended => Problem::new(TarKind::UnexpectedEnd),
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn problem(options: &Options, failure: Failure) -> Problem {
 ///
 /// # Errors
 /// When it cannot be read, or compressed data is damaged there.
-pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<Problem>, Failure> {
+pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<Problem>, ReadFailure> {
     members.finish()?;
     let warning = || Problem::new(TarKind::TrailingGarbage).naming(name(options)).as_warning();
     Ok(members.input().has_trailing_garbage().then(warning))
@@ -119,13 +119,13 @@ pub(crate) fn finish(members: &mut Members, options: &Options) -> Result<Option<
 
 /// Reads an archive to EOF as [`finish`] does, and reports the result; returns true if it is
 /// an error.
-pub(crate) fn end(members: &mut Members, options: &Options, report: &dyn Report) -> bool {
+pub(crate) fn end(members: &mut Members, options: &Options, report: &dyn Reporter) -> bool {
     let problem = finish(members, options).unwrap_or_else(|failure| Some(problem(options, failure)));
-    tell(&mut problem.into_iter().collect(), report)
+    report_all(&mut problem.into_iter().collect(), report)
 }
 
 /// Reports problems; returns true if any of them is an error.
-pub(crate) fn tell(problems: &mut Vec<Problem>, report: &dyn Report) -> bool {
+pub(crate) fn report_all(problems: &mut Vec<Problem>, report: &dyn Reporter) -> bool {
     let mut failed = false;
     for problem in problems.drain(..) {
         failed |= problem.severity == haul_flow::Severity::Error;

@@ -2,7 +2,8 @@
 //! while they are read.
 //!
 //! Neither the archive's name nor an option decides. The archive's end is not the end of the
-//! compressed stream, whose checksum comes last, so all of the stream is read ([`Input::finish`]).
+//! compressed stream, whose checksum comes last, so all of the stream is read
+//! ([`ArchiveInput::finish`]).
 //!
 //! Memory is bounded: a stream that asks for more than [`MEMORY_KIB_MAX`] is refused.
 
@@ -14,8 +15,8 @@ use flate2::bufread::GzDecoder;
 use haul_sys::{Errno, Error, Operation};
 use lzma_rust2::{LzipStream, LzmaStream, XzStream};
 
-use super::header::{Block, Verdict, header};
-use super::input::{BUFFER_BYTES, Failure, Input, Stream};
+use super::header::{ParsedBlock, RawBlock, header};
+use super::input::{ArchiveInput, BUFFER_BYTES, ByteStream, ReadFailure};
 use super::lzma::{Codec, Lzma};
 use super::lzw::Lzw;
 use crate::format::BLOCK;
@@ -40,8 +41,8 @@ impl Packed {
     /// Recognizes a format by the first bytes of an archive. `None` if they are a tar header,
     /// whatever its name looks like.
     fn of(first: &[u8]) -> Option<Self> {
-        let block = first.get(..BLOCK).and_then(|block| Block::try_from(block).ok());
-        if block.is_some_and(|block| matches!(header(&block), Verdict::Header(_))) {
+        let block = first.get(..BLOCK).and_then(|block| RawBlock::try_from(block).ok());
+        if block.is_some_and(|block| matches!(header(&block), ParsedBlock::Header(_))) {
             return None;
         }
         Some(match first {
@@ -78,9 +79,9 @@ impl Packed {
 ///
 /// # Errors
 /// When the first bytes cannot be read, or the format is not supported.
-pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure> {
+pub(crate) fn plain(mut input: ArchiveInput) -> Result<(ArchiveInput, Option<Packed>), ReadFailure> {
     let Some(packed) = Packed::of(input.first(BLOCK)?) else { return Ok((input, None)) };
-    let source = Source(input);
+    let source = CompressedSource(input);
     let garbage = Arc::new(AtomicBool::new(false));
     let lzma =
         |codec, source| -> Box<dyn Read + Send> { Box::new(Lzma::new(codec, source, Arc::clone(&garbage))) };
@@ -95,28 +96,28 @@ pub(crate) fn plain(mut input: Input) -> Result<(Input, Option<Packed>), Failure
         Packed::Lzip => lzma(Codec::Lzip(LzipStream::new_mem_limit(true, MEMORY_KIB_MAX)), source),
         Packed::Lzma => lzma(Codec::Lzma(LzmaStream::new_mem_limit(MEMORY_KIB_MAX, None)), source),
         Packed::Compress => Box::new(Lzw::new(source).map_err(failure)?),
-        Packed::Lzop => return Err(Failure::Unsupported(packed.name())),
+        Packed::Lzop => return Err(ReadFailure::Unsupported(packed.name())),
     };
-    Ok((Input::of_stream(Box::new(Decompressed { decoder, garbage })), Some(packed)))
+    Ok((ArchiveInput::of_stream(Box::new(Decompressed { decoder, garbage })), Some(packed)))
 }
 
 /// The compressed bytes, as the decoders' source.
-struct Source(Input);
+struct CompressedSource(ArchiveInput);
 
-impl Read for Source {
+impl Read for CompressedSource {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.0.some(bytes).map_err(|failure| match failure {
-            Failure::System(cause) => io::Error::from_raw_os_error(cause.errno().raw_os_error()),
-            Failure::Damaged(cause) => cause,
-            Failure::Unsupported(program) => io::Error::other(program),
-            Failure::Ended => ErrorKind::UnexpectedEof.into(),
+            ReadFailure::System(cause) => io::Error::from_raw_os_error(cause.errno().raw_os_error()),
+            ReadFailure::Damaged(cause) => cause,
+            ReadFailure::Unsupported(program) => io::Error::other(program),
+            ReadFailure::Ended => ErrorKind::UnexpectedEof.into(),
         })
     }
 }
 
 /// Streams of bzip2. Trailing garbage is ignored, as bzip2 does.
 struct Bzip2 {
-    reader: haul_bzip2_codec::Decompressor<Source>,
+    reader: haul_bzip2_codec::Decompressor<CompressedSource>,
     garbage: Arc<AtomicBool>,
 }
 
@@ -131,11 +132,11 @@ impl Read for Bzip2 {
 /// Members of gzip. Zeros after the last one fill up a block of a tape; anything else is garbage.
 /// All members were good then, but gzip's warning makes GNU tar fail.
 struct Gzip {
-    decoder: Option<GzDecoder<BufReader<Source>>>,
+    decoder: Option<GzDecoder<BufReader<CompressedSource>>>,
 }
 
 impl Gzip {
-    fn new(source: Source) -> Self {
+    fn new(source: CompressedSource) -> Self {
         Self { decoder: Some(GzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, source))) }
     }
 }
@@ -172,7 +173,7 @@ enum Follows {
 }
 
 /// Skips zeros, and classifies the input behind them.
-fn what_follows(source: &mut BufReader<Source>) -> io::Result<Follows> {
+fn what_follows(source: &mut BufReader<CompressedSource>) -> io::Result<Follows> {
     let mut has_zeros = false;
     loop {
         let ready = source.fill_buf()?;
@@ -194,8 +195,8 @@ struct Decompressed {
     garbage: Arc<AtomicBool>,
 }
 
-impl Stream for Decompressed {
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+impl ByteStream for Decompressed {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
         loop {
             match self.decoder.read(bytes) {
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
@@ -209,17 +210,17 @@ impl Stream for Decompressed {
     }
 }
 
-fn failure(cause: io::Error) -> Failure {
+fn failure(cause: io::Error) -> ReadFailure {
     match cause.raw_os_error() {
         Some(number) => {
             let errno = Errno::from_raw_os_error(number);
-            Failure::System(Error::new(Operation::Read, "of what is compressed".to_owned(), errno))
+            ReadFailure::System(Error::new(Operation::Read, "of what is compressed".to_owned(), errno))
         }
-        None if cause.kind() == ErrorKind::UnexpectedEof => Failure::Ended,
+        None if cause.kind() == ErrorKind::UnexpectedEof => ReadFailure::Ended,
         None if cause.kind() == ErrorKind::OutOfMemory => {
             let limit = format!("decompressing this needs more than {} MiB of memory", MEMORY_KIB_MAX >> 10);
-            Failure::Damaged(io::Error::other(limit))
+            ReadFailure::Damaged(io::Error::other(limit))
         }
-        None => Failure::Damaged(cause),
+        None => ReadFailure::Damaged(cause),
     }
 }

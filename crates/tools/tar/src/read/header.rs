@@ -4,7 +4,7 @@
 use super::number::{Number, number};
 use crate::format::BLOCK;
 
-pub(crate) type Block = [u8; BLOCK];
+pub(crate) type RawBlock = [u8; BLOCK];
 
 /// Format of a header, by the fields after those that all have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Dialect {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct ParsedHeader {
     /// The letter of its type.
     pub(crate) kind: u8,
     /// Name, joined with its prefix.
@@ -40,26 +40,26 @@ pub(crate) struct Header {
 
 /// Meaning of a block where a header is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ParsedBlock {
     /// All zeros, of which two blocks end the archive.
     Zeros,
-    Header(Box<Header>),
+    Header(Box<ParsedHeader>),
     /// Anything else: its checksum is wrong.
     Other,
 }
 
 /// Parses a block where a header is expected.
-pub(crate) fn header(block: &Block) -> Verdict {
+pub(crate) fn header(block: &RawBlock) -> ParsedBlock {
     if block.iter().all(|byte| *byte == 0) {
-        return Verdict::Zeros;
+        return ParsedBlock::Zeros;
     }
     if !has_right_sum(block) {
-        return Verdict::Other;
+        return ParsedBlock::Other;
     }
     let dialect = dialect(block);
     let has_more = dialect != Dialect::V7;
     let more = |field: &[u8]| if has_more { text(field) } else { Vec::new() };
-    Verdict::Header(Box::new(Header {
+    ParsedBlock::Header(Box::new(ParsedHeader {
         kind: block[156],
         name: name(block, dialect),
         link: text(&block[157..257]),
@@ -79,7 +79,7 @@ pub(crate) fn header(block: &Block) -> Verdict {
     }))
 }
 
-fn dialect(block: &Block) -> Dialect {
+fn dialect(block: &RawBlock) -> Dialect {
     match &block[257..265] {
         b"ustar  \0" => Dialect::Gnu,
         magic if magic.starts_with(b"ustar\0") => Dialect::Posix,
@@ -89,7 +89,7 @@ fn dialect(block: &Block) -> Dialect {
 
 /// True if the checksum is right: the sum of all bytes, with its own field taken for blanks. Some
 /// old tars added signed bytes.
-fn has_right_sum(block: &Block) -> bool {
+fn has_right_sum(block: &RawBlock) -> bool {
     let Number::Is(written) = number(&block[148..156]) else { return false };
     let of = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
     let signed_of = |bytes: &[u8]| bytes.iter().map(|byte| i32::from(byte.cast_signed())).sum::<i32>();
@@ -99,7 +99,7 @@ fn has_right_sum(block: &Block) -> bool {
     written == i64::from(unsigned) || written == i64::from(signed())
 }
 
-fn name(block: &Block, dialect: Dialect) -> Vec<u8> {
+fn name(block: &RawBlock, dialect: Dialect) -> Vec<u8> {
     // star has times behind a shorter prefix, and marks that at the end of the block.
     let prefix = if &block[508..512] == b"tar\0" { &block[345..476] } else { &block[345..500] };
     let name = text(&block[..100]);
@@ -118,7 +118,7 @@ pub(crate) fn text(field: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn block(dialect: &[u8], change: impl FnOnce(&mut Block)) -> Block {
+    fn block(dialect: &[u8], change: impl FnOnce(&mut RawBlock)) -> RawBlock {
         let mut block = [0; BLOCK];
         block[..4].copy_from_slice(b"name");
         block[100..107].copy_from_slice(b"0000644");
@@ -132,9 +132,9 @@ mod tests {
         block
     }
 
-    fn read(block: &Block) -> Header {
+    fn read(block: &RawBlock) -> ParsedHeader {
         match header(block) {
-            Verdict::Header(header) => *header,
+            ParsedBlock::Header(header) => *header,
             other => panic!("{other:?}"),
         }
     }
@@ -161,10 +161,10 @@ mod tests {
     fn a_wrong_sum_is_no_header_and_a_signed_one_is_right() {
         let mut wrong = block(b"ustar\x0000", |_| {});
         wrong[0] ^= 1;
-        assert_eq!(header(&wrong), Verdict::Other);
-        assert_eq!(header(&[0; BLOCK]), Verdict::Zeros);
+        assert_eq!(header(&wrong), ParsedBlock::Other);
+        assert_eq!(header(&[0; BLOCK]), ParsedBlock::Zeros);
         let mut signed = block(b"", |block| block[..4].copy_from_slice(b"\xe4\xf6\xfca"));
-        let sum = |block: &Block| {
+        let sum = |block: &RawBlock| {
             let bytes = block[..148].iter().chain(&block[156..]);
             bytes.map(|byte| i64::from(byte.cast_signed())).sum::<i64>() + 256
         };

@@ -18,16 +18,16 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use haul_sys::{Advice, Cache, Error, Fd, advise, read, read_on};
+use haul_sys::{Advice, CacheMode, Error, Fd, advise, read, read_on};
 
-use super::header::Block;
+use super::header::RawBlock;
 use crate::format::BLOCK;
 
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// Reason that an archive cannot be read further.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ReadFailure {
     System(Error),
     Damaged(io::Error),
     /// There is no decompressor for the format of this program.
@@ -36,15 +36,15 @@ pub(crate) enum Failure {
     Ended,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ReadFailure {
     fn from(cause: Error) -> Self {
         Self::System(cause)
     }
 }
 
-pub(crate) trait Stream: Send {
+pub(crate) trait ByteStream: Send {
     /// Reads some more bytes; 0 is EOF.
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure>;
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure>;
 
     /// True if trailing garbage was ignored.
     fn has_trailing_garbage(&self) -> bool {
@@ -55,15 +55,15 @@ pub(crate) trait Stream: Send {
 /// A pipe, or anything else that is read from its current position.
 pub(crate) struct Plain(pub(crate) Arc<Fd>);
 
-impl Stream for Plain {
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+impl ByteStream for Plain {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
         Ok(read_on(&*self.0, bytes)?)
     }
 }
 
 enum Origin {
     File { file: Arc<Fd>, size: u64 },
-    Stream(Box<dyn Stream>),
+    Stream(Box<dyn ByteStream>),
 }
 
 /// Bytes of an archive, in a block that others may share.
@@ -81,7 +81,7 @@ impl Deref for Chunk {
     }
 }
 
-pub(crate) struct Input {
+pub(crate) struct ArchiveInput {
     origin: Origin,
     /// Current block; `start..end` was read but not taken yet.
     block: Arc<Vec<u8>>,
@@ -93,7 +93,7 @@ pub(crate) struct Input {
     before: Vec<Arc<Vec<u8>>>,
 }
 
-impl Input {
+impl ArchiveInput {
     /// Reads a file of `size` bytes from its beginning.
     pub(crate) fn of_file(file: Arc<Fd>, size: u64) -> Self {
         // A file that cannot take advice is read all the same.
@@ -103,7 +103,7 @@ impl Input {
         Self::new(Origin::File { file, size })
     }
 
-    pub(crate) fn of_stream(stream: Box<dyn Stream>) -> Self {
+    pub(crate) fn of_stream(stream: Box<dyn ByteStream>) -> Self {
         Self::new(Origin::Stream(stream))
     }
 
@@ -159,14 +159,14 @@ impl Input {
     }
 
     /// Reads until `length` bytes are ready, at most a block, or EOF; returns how many of them are.
-    fn expect(&mut self, length: usize) -> Result<usize, Failure> {
+    fn expect(&mut self, length: usize) -> Result<usize, ReadFailure> {
         while self.ready() < length {
             self.make_room(length);
             let (at, end) = (self.position + self.ready() as u64, self.end);
             let room = &mut Arc::make_mut(&mut self.block)[end..];
             let count = match &mut self.origin {
                 Origin::Stream(stream) => stream.read(room)?,
-                Origin::File { file, .. } => read(&**file, at, room, Cache::Keep)?,
+                Origin::File { file, .. } => read(&**file, at, room, CacheMode::Keep)?,
             };
             match count {
                 0 => break,
@@ -177,7 +177,7 @@ impl Input {
     }
 
     /// Returns the ready bytes; none at EOF.
-    fn filled(&mut self) -> Result<&[u8], Failure> {
+    fn filled(&mut self) -> Result<&[u8], ReadFailure> {
         self.expect(1)?;
         Ok(&self.block[self.start..self.end])
     }
@@ -188,7 +188,7 @@ impl Input {
     }
 
     /// Reads until `bytes` is full or EOF; returns the number of bytes read.
-    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
         let mut done = 0;
         while done < bytes.len() {
             let rest = &mut bytes[done..];
@@ -196,7 +196,9 @@ impl Input {
             let is_direct = self.ready() == 0 && rest.len() >= BUFFER_BYTES;
             let length = match &mut self.origin {
                 Origin::Stream(stream) if is_direct => stream.read(rest)?,
-                Origin::File { file, .. } if is_direct => read(&**file, self.position, rest, Cache::Keep)?,
+                Origin::File { file, .. } if is_direct => {
+                    read(&**file, self.position, rest, CacheMode::Keep)?
+                }
                 _ => self.some(rest)?,
             };
             if is_direct {
@@ -211,17 +213,17 @@ impl Input {
     }
 
     /// Reads the next block; also returns how many bytes of it there were.
-    pub(crate) fn block(&mut self) -> Result<(Block, usize), Failure> {
+    pub(crate) fn block(&mut self) -> Result<(RawBlock, usize), ReadFailure> {
         let mut block = [0; BLOCK];
         let length = self.read(&mut block)?;
         Ok((block, length))
     }
 
-    /// Takes the next `length` bytes, at most a buffer, or as many as there are; the result is an
-    /// error if some are missing.
-    pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), Failure>) {
+    /// Consumes the next `length` bytes, at most a buffer, or as many as there are. The result is
+    /// an error if some are missing.
+    pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), ReadFailure>) {
         let outcome = match self.expect(length.min(BUFFER_BYTES)) {
-            Ok(there) if there < length => Err(Failure::Ended),
+            Ok(there) if there < length => Err(ReadFailure::Ended),
             Ok(_) => Ok(()),
             Err(failure) => Err(failure),
         };
@@ -237,7 +239,7 @@ impl Input {
     }
 
     /// Appends `length` bytes to a buffer; returns true if there were as many.
-    pub(crate) fn append(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
+    pub(crate) fn append(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<bool, ReadFailure> {
         let start = buffer.len();
         // Grown as the bytes come, because a header may claim more than there are.
         while buffer.len() - start < length {
@@ -253,7 +255,7 @@ impl Input {
     }
 
     /// Skips bytes; returns true if there were as many.
-    pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<bool, Failure> {
+    pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<bool, ReadFailure> {
         let ready = self.ready().min(usize::try_from(bytes).unwrap_or(usize::MAX));
         self.advance(ready);
         bytes -= ready as u64;
@@ -274,7 +276,7 @@ impl Input {
     }
 
     /// Reads some bytes; 0 is EOF.
-    pub(crate) fn some(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn some(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
         let ready = self.filled()?;
         let length = ready.len().min(bytes.len());
         bytes[..length].copy_from_slice(&ready[..length]);
@@ -283,7 +285,7 @@ impl Input {
     }
 
     /// Reads a stream to EOF: its writer may have more to write, and a checksum comes last.
-    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(&mut self) -> Result<(), ReadFailure> {
         if let Origin::Stream(_) = self.origin {
             loop {
                 let ready = self.filled()?.len();
@@ -303,7 +305,7 @@ impl Input {
 
     /// Returns the first bytes of the archive without taking them: `length`, less than a block, or
     /// as many as there are.
-    pub(crate) fn first(&mut self, length: usize) -> Result<&[u8], Failure> {
+    pub(crate) fn first(&mut self, length: usize) -> Result<&[u8], ReadFailure> {
         let there = self.expect(length)?;
         Ok(&self.block[..there])
     }
@@ -318,8 +320,8 @@ mod tests {
 
     struct Dripping(io::Cursor<Vec<u8>>);
 
-    impl Stream for Dripping {
-        fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Failure> {
+    impl ByteStream for Dripping {
+        fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
             let few = bytes.len().min(7);
             let length = io::Read::read(&mut self.0, &mut bytes[..few]).unwrap();
             Ok(length)
@@ -330,13 +332,13 @@ mod tests {
         (0..length).map(|number| (number % 251) as u8).collect()
     }
 
-    fn of_both(content: &[u8]) -> (tempfile::NamedTempFile, [Input; 2]) {
+    fn of_both(content: &[u8]) -> (tempfile::NamedTempFile, [ArchiveInput; 2]) {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(content).unwrap();
         let path = CString::new(file.path().as_os_str().as_bytes()).unwrap();
         let fd = Arc::new(haul_sys::open_path(&path, haul_sys::Open::READ).unwrap());
-        let of_file = Input::of_file(fd, content.len() as u64);
-        (file, [of_file, Input::of_stream(Box::new(Dripping(io::Cursor::new(content.to_vec()))))])
+        let of_file = ArchiveInput::of_file(fd, content.len() as u64);
+        (file, [of_file, ArchiveInput::of_stream(Box::new(Dripping(io::Cursor::new(content.to_vec()))))])
     }
 
     #[test]
@@ -359,7 +361,7 @@ mod tests {
                 }
                 length = length * 7 % 65_521;
             }
-            assert!(matches!(input.chunk(1).1, Err(Failure::Ended)));
+            assert!(matches!(input.chunk(1).1, Err(ReadFailure::Ended)));
             assert!(input.before.len() <= 6, "{}", input.before.len());
         }
     }

@@ -1,7 +1,7 @@
 //! Decompresses xz, lzip and lzma.
 //!
-//! The decoders are given slices: their readers lose what precedes damage in the same call, which
-//! is most of a small archive that is cut off.
+//! The decoders are given slices: their readers lose the bytes before damage in the same call,
+//! which is most of a small archive that is cut off.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ macro_rules! of_any {
 pub(super) struct Lzma<R> {
     codec: Codec,
     source: BufReader<R>,
-    /// Reason that nothing follows what was returned.
+    /// Reason that no more bytes follow.
     failure: Option<io::Error>,
     over: bool,
     garbage: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ impl<R: Read> Lzma<R> {
         Self { codec, source, failure: None, over: false, garbage }
     }
 
-    /// Looks at what follows the last stream.
+    /// Examines the bytes after the last stream.
     fn end(&mut self) -> io::Result<()> {
         self.over = true;
         let damaged = |why| io::Error::new(ErrorKind::InvalidData, why);
@@ -54,8 +54,8 @@ impl<R: Read> Lzma<R> {
                 if !unused.is_empty() && b"LZIP".starts_with(&unused[..unused.len().min(4)]) {
                     return Err(damaged("lzip: truncated header, or unknown version"));
                 }
-                // As with lzip, other trailing garbage is ignored. Read to the end: its writer may
-                // have more to write.
+                // Like lzip, ignore other trailing garbage. Read to the end: its writer may have
+                // more to write.
                 self.garbage.store(!unused.is_empty(), Ordering::Relaxed);
                 io::copy(&mut self.source, &mut io::sink()).map(drop)
             }

@@ -27,7 +27,7 @@ pub(super) struct Lzw<R: Read> {
     last: Option<(usize, u8)>,
     /// Decompressed bytes that were not returned yet, in reverse order.
     waiting: Vec<u8>,
-    /// Reason that nothing follows what was returned.
+    /// Reason that no more bytes follow.
     failure: Option<io::Error>,
 }
 
@@ -147,7 +147,7 @@ impl<R: Read> Read for Lzw<R> {
             match self.step() {
                 Ok(true) => {}
                 Ok(false) => break,
-                // What precedes damage is not lost.
+                // The bytes before the damage are not lost.
                 Err(cause) if done > 0 => {
                     self.failure = Some(cause);
                     break;

@@ -4,7 +4,7 @@ use haul_flow::Problem;
 use haul_sys::{Mode, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::header::{Dialect, Header};
+use super::header::{Dialect, ParsedHeader};
 use super::number::Number;
 use super::pax::Extended;
 use super::sparse::Extent;
@@ -14,7 +14,7 @@ use crate::format::MemberKind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) kind: MemberKind,
-    /// True if the header asks for contiguous storage, which only listings tell.
+    /// True if the header asks for contiguous storage, which only listings show.
     pub(crate) is_contiguous: bool,
     /// Name as it is in the archive.
     pub(crate) name: Vec<u8>,
@@ -22,9 +22,9 @@ pub(crate) struct Member {
     pub(crate) mode: Mode,
     pub(crate) user: u32,
     pub(crate) group: u32,
-    /// Name of the owner; empty if there is none.
+    /// Name of the owner; empty for none.
     pub(crate) user_name: Vec<u8>,
-    /// Name of the group; empty if there is none.
+    /// Name of the group; empty for none.
     pub(crate) group_name: Vec<u8>,
     pub(crate) modified: Timestamp,
     /// Major and minor number of a device.
@@ -69,7 +69,7 @@ fn value_of(name: &[u8], field: &'static str, number: Number, problems: &mut Vec
 
 impl Member {
     /// Merges a header with the extended headers before it.
-    pub(crate) fn of(header: Header, extended: Extended, problems: &mut Vec<Problem>) -> Self {
+    pub(crate) fn of(header: ParsedHeader, extended: Extended, problems: &mut Vec<Problem>) -> Self {
         let name = extended.path.unwrap_or(header.name);
         let kind = MemberKind::of_letter(header.kind, &name);
         let id = |given: Option<u64>, field: &'static str, number: Number, problems: &mut Vec<Problem>| {
@@ -79,7 +79,7 @@ impl Member {
                 problems.push(problem.naming(value.to_string()).naming(field));
                 NOBODY
             });
-            // As a user or a group, the highest number means that nothing is changed.
+            // For chown(2), the highest user or group number means "unchanged".
             if id == u32::MAX { NOBODY } else { id }
         };
         let user = id(extended.user, "uid_t", header.user, problems);
@@ -150,7 +150,7 @@ impl Member {
     }
 }
 
-impl Header {
+impl ParsedHeader {
     /// True if it is an old GNU header of a sparse file.
     pub(crate) fn is_old_sparse(&self) -> bool {
         self.kind == b'S' && self.dialect == Dialect::Gnu

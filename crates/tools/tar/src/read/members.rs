@@ -12,10 +12,10 @@
 use haul_flow::Problem;
 
 use super::decompress::Packed;
-use super::header::{Block, Header, Verdict, header, text};
-use super::input::{BUFFER_BYTES, Chunk, Failure, Input};
+use super::header::{ParsedBlock, ParsedHeader, RawBlock, header, text};
+use super::input::{ArchiveInput, BUFFER_BYTES, Chunk, ReadFailure};
 use super::member::Member;
-use super::pax::{Extended, Wrong};
+use super::pax::{Extended, PaxDefect};
 use super::sparse::{self, MapInFront};
 use crate::TarKind;
 use crate::format::{BLOCK, MemberKind};
@@ -39,7 +39,7 @@ struct Before {
 }
 
 pub(crate) struct Members {
-    input: Input,
+    input: ArchiveInput,
     packed: Option<Packed>,
     global: Extended,
     /// Bytes left of the last member's content, and of its padding.
@@ -57,7 +57,7 @@ pub(crate) struct Members {
 impl Members {
     /// Reads from `input`, which was compressed as `packed` says. With `ignore_zeros`, only
     /// EOF ends the archive.
-    pub(crate) fn new(input: Input, packed: Option<Packed>, ignore_zeros: bool) -> Self {
+    pub(crate) fn new(input: ArchiveInput, packed: Option<Packed>, ignore_zeros: bool) -> Self {
         Self {
             input,
             packed,
@@ -65,7 +65,7 @@ impl Members {
             left: 0,
             filling: 0,
             ignore_zeros,
-            // As in GNU tar, for which the decompressor is another program: it wrote nothing.
+            // Like GNU tar, whose decompressor is another program: it wrote nothing.
             may_be_empty: packed.is_some(),
             lost: false,
             seen_any: false,
@@ -73,47 +73,47 @@ impl Members {
         }
     }
 
-    /// Reads what a program writes that decompresses the archive.
-    pub(crate) fn of_program(input: Input, ignore_zeros: bool) -> Self {
+    /// Reads the output of a program that decompresses the archive.
+    pub(crate) fn of_program(input: ArchiveInput, ignore_zeros: bool) -> Self {
         Self { may_be_empty: true, ..Self::new(input, None, ignore_zeros) }
     }
 
-    pub(crate) fn input(&self) -> &Input {
+    pub(crate) fn input(&self) -> &ArchiveInput {
         &self.input
     }
 
-    /// Returns the next member; `None` at the end. Adds what is to be reported to `problems`.
+    /// Returns the next member; `None` at the end. Adds problems to report to `problems`.
     ///
     /// # Errors
     /// When the archive cannot be read further.
-    pub(crate) fn next(&mut self, problems: &mut Vec<Problem>) -> Result<Option<Member>, Failure> {
+    pub(crate) fn next(&mut self, problems: &mut Vec<Problem>) -> Result<Option<Member>, ReadFailure> {
         self.pass_over_rest()?;
         let mut before = Before::default();
         while !self.over {
             let (block, length) = self.input.block()?;
             match length {
                 BLOCK => {}
-                // As in GNU tar, the blocks of zeros at the end may be missing.
+                // Like GNU tar: the blocks of zeros at the end may be missing.
                 0 if self.seen_any || (self.may_be_empty && !self.lost) => self.over = true,
                 _ if !self.seen_any => {
                     self.report_foreign(problems);
                     self.over = true;
                 }
-                _ => return Err(Failure::Ended),
+                _ => return Err(ReadFailure::Ended),
             }
             if self.over {
                 break;
             }
             let found = header(&block);
-            if !matches!(found, Verdict::Header(_)) {
+            if !matches!(found, ParsedBlock::Header(_)) {
                 // Extended headers before it belong to a header that is lost, and to no other.
                 before = Before::default();
             }
             match found {
-                Verdict::Zeros if self.ignore_zeros => self.seen_any = true,
-                Verdict::Zeros => self.look_for_end(problems)?,
-                Verdict::Other => self.report_lost(problems),
-                Verdict::Header(header) => {
+                ParsedBlock::Zeros if self.ignore_zeros => self.seen_any = true,
+                ParsedBlock::Zeros => self.look_for_end(problems)?,
+                ParsedBlock::Other => self.report_lost(problems),
+                ParsedBlock::Header(header) => {
                     (self.lost, self.seen_any) = (false, true);
                     let Some(size) = header.size.natural() else {
                         before = Before::default();
@@ -136,23 +136,23 @@ impl Members {
     ///
     /// # Errors
     /// When the archive cannot be read further.
-    pub(crate) fn content(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+    pub(crate) fn content(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<(), ReadFailure> {
         let length = usize::try_from(self.left).map_or(length, |left| left.min(length));
         self.left -= length as u64;
-        if self.input.append(length, buffer)? { Ok(()) } else { Err(Failure::Ended) }
+        if self.input.append(length, buffer)? { Ok(()) } else { Err(ReadFailure::Ended) }
     }
 
-    /// Takes up to `length` bytes of the member's content, at most a buffer, without copying them;
-    /// the result is an error if some are missing.
-    pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), Failure>) {
+    /// Consumes up to `length` bytes of the member's content, at most a buffer, without copying
+    /// them. The result is an error if some are missing.
+    pub(crate) fn chunk(&mut self, length: usize) -> (Chunk, Result<(), ReadFailure>) {
         let length = usize::try_from(self.left).map_or(length, |left| left.min(length)).min(BUFFER_BYTES);
         self.left -= length as u64;
         self.input.chunk(length)
     }
 
-    fn pass_over_rest(&mut self) -> Result<(), Failure> {
+    fn pass_over_rest(&mut self) -> Result<(), ReadFailure> {
         let rest = std::mem::take(&mut self.left) + std::mem::take(&mut self.filling);
-        if self.input.skip(rest)? { Ok(()) } else { Err(Failure::Ended) }
+        if self.input.skip(rest)? { Ok(()) } else { Err(ReadFailure::Ended) }
     }
 
     /// Reports blocks that are not headers, once.
@@ -178,17 +178,17 @@ impl Members {
     ///
     /// # Errors
     /// When it cannot be read, or compressed data is damaged there.
-    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(&mut self) -> Result<(), ReadFailure> {
         self.input.finish()
     }
 
     /// Looks for the second block of zeros, which ends the archive. A single one ends it too, with
     /// a warning.
-    fn look_for_end(&mut self, problems: &mut Vec<Problem>) -> Result<(), Failure> {
+    fn look_for_end(&mut self, problems: &mut Vec<Problem>) -> Result<(), ReadFailure> {
         let at = self.input.position() / BLOCK as u64;
         let (block, length) = self.input.block()?;
         self.over = true;
-        if length != BLOCK || header(&block) != Verdict::Zeros {
+        if length != BLOCK || header(&block) != ParsedBlock::Zeros {
             let problem = Problem::new(TarKind::LoneZeroBlock).naming(at.to_string());
             problems.push(problem.as_warning());
         }
@@ -202,7 +202,7 @@ impl Members {
         size: u64,
         before: &mut Before,
         problems: &mut Vec<Problem>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReadFailure> {
         let limit = match kind {
             b'L' | b'K' => NAME_BYTES_MAX,
             b'g' => GLOBAL_BYTES_MAX,
@@ -222,7 +222,7 @@ impl Members {
             b'L' => before.name = Some(text(&content)),
             b'K' => before.link = Some(text(&content)),
             b'g' => {
-                // As in GNU tar, it takes the place of the last one.
+                // Like GNU tar: it replaces the previous one.
                 let mut global = Extended::default();
                 before.refused |= take_records(&content, &mut global, problems);
                 self.global = global.global();
@@ -239,18 +239,18 @@ impl Members {
 
     fn member(
         &mut self,
-        header: Header,
-        block: &Block,
+        header: ParsedHeader,
+        block: &RawBlock,
         before: Before,
         problems: &mut Vec<Problem>,
-    ) -> Result<Member, Failure> {
+    ) -> Result<Member, ReadFailure> {
         let mut extended = self.global.clone();
         let is_nameless = take_records(&before.records, &mut extended, problems);
         extended.path = extended.path.or(before.name);
         extended.link = extended.link.or(before.link);
         let is_old_sparse = header.is_old_sparse();
-        let said = std::mem::take(&mut extended.sparse);
-        if let (true, Some(name)) = (said.is_any(), &said.name) {
+        let declared = std::mem::take(&mut extended.sparse);
+        if let (true, Some(name)) = (declared.is_any(), &declared.name) {
             extended.path = Some(name.clone());
         }
         let mut member = Member::of(header, extended, problems);
@@ -260,9 +260,9 @@ impl Members {
             map = Some(self.old_map(block, &mut member)?);
         }
         self.expect_content(member.stored);
-        if member.kind == MemberKind::Regular && said.is_any() && !is_old_sparse {
-            member.size = said.size.unwrap_or(member.size);
-            map = Some(match (said.major, said.map) {
+        if member.kind == MemberKind::Regular && declared.is_any() && !is_old_sparse {
+            member.size = declared.size.unwrap_or(member.size);
+            map = Some(match (declared.major, declared.map) {
                 (Some(1), _) => self.map_in_front(&mut member)?,
                 (_, found) => found,
             });
@@ -281,16 +281,16 @@ impl Members {
     /// Reads the map of an old GNU header, and the blocks that continue it.
     fn old_map(
         &mut self,
-        block: &Block,
+        block: &RawBlock,
         member: &mut Member,
-    ) -> Result<Option<Vec<sparse::Extent>>, Failure> {
+    ) -> Result<Option<Vec<sparse::Extent>>, ReadFailure> {
         let mut map = Vec::new();
         let Some((size, mut more)) = sparse::old_header(block, &mut map) else { return Ok(None) };
         member.size = size;
         while more {
             let (block, length) = self.input.block()?;
             if length != BLOCK {
-                return Err(Failure::Ended);
+                return Err(ReadFailure::Ended);
             }
             match sparse::old_continuation(&block, &mut map) {
                 Some(follows) => more = follows,
@@ -301,12 +301,12 @@ impl Members {
     }
 
     /// Reads the map that precedes the content.
-    fn map_in_front(&mut self, member: &mut Member) -> Result<Option<Vec<sparse::Extent>>, Failure> {
+    fn map_in_front(&mut self, member: &mut Member) -> Result<Option<Vec<sparse::Extent>>, ReadFailure> {
         let mut reader = MapInFront::default();
         loop {
             let mut bytes = Vec::with_capacity(BLOCK);
             self.content(BLOCK, &mut bytes)?;
-            let Ok(block) = Block::try_from(bytes) else { return Ok(None) };
+            let Ok(block) = RawBlock::try_from(bytes) else { return Ok(None) };
             member.stored -= BLOCK as u64;
             match reader.take(&block) {
                 Some(true) => return Ok(Some(reader.finish())),
@@ -320,6 +320,6 @@ impl Members {
 /// Reads the records of an extended header. Returns true if one has a name that must not be used.
 fn take_records(records: &[u8], extended: &mut Extended, problems: &mut Vec<Problem>) -> bool {
     let outcome = extended.take(records);
-    problems.extend(outcome.as_ref().err().map(Wrong::problem));
-    matches!(outcome, Err(Wrong::Name(_)))
+    problems.extend(outcome.as_ref().err().map(PaxDefect::problem));
+    matches!(outcome, Err(PaxDefect::Name(_)))
 }

@@ -43,9 +43,9 @@ pub(crate) struct Sparse {
 /// Maximum bytes of a record that a message repeats.
 const TOLD_BYTES_MAX: usize = 200;
 
-/// What is wrong with an extended header, in the words of GNU tar.
+/// A defect of an extended header, in the words of GNU tar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum PaxDefect {
     /// It does not consist of records. Everything after the first malformed one is lost.
     Form(&'static str),
     /// A value is not valid for its key: the record.
@@ -54,7 +54,7 @@ pub(crate) enum Wrong {
     Name(Vec<u8>),
 }
 
-impl Wrong {
+impl PaxDefect {
     /// Returns the problem to report.
     pub(crate) fn problem(&self) -> Problem {
         let malformed = Problem::new(TarKind::MalformedExtended);
@@ -69,7 +69,7 @@ impl Wrong {
 
 /// Reason that a value is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unfit {
+enum PaxMisuse {
     Value,
     Name,
 }
@@ -79,31 +79,31 @@ impl Extended {
     ///
     /// # Errors
     /// The first defect, or the first bad name, which is worse.
-    pub(crate) fn take(&mut self, mut records: &[u8]) -> Result<(), Wrong> {
+    pub(crate) fn take(&mut self, mut records: &[u8]) -> Result<(), PaxDefect> {
         let mut outcome = Ok(());
-        // As in GNU tar, a NUL ends them.
+        // Like GNU tar: a NUL ends them.
         while records.first().is_some_and(|first| *first != 0) {
-            let (text, equals, rest) = record(records).map_err(Wrong::Form)?;
+            let (text, equals, rest) = record(records).map_err(PaxDefect::Form)?;
             records = rest;
             match self.set(&text[..equals], &text[equals + 1..]) {
-                Err(Unfit::Name) if !matches!(outcome, Err(Wrong::Name(_))) => {
-                    outcome = Err(Wrong::Name(text.to_vec()));
+                Err(PaxMisuse::Name) if !matches!(outcome, Err(PaxDefect::Name(_))) => {
+                    outcome = Err(PaxDefect::Name(text.to_vec()));
                 }
-                Err(Unfit::Value) if outcome.is_ok() => outcome = Err(Wrong::Value(text.to_vec())),
+                Err(PaxMisuse::Value) if outcome.is_ok() => outcome = Err(PaxDefect::Value(text.to_vec())),
                 _ => {}
             }
         }
         outcome
     }
 
-    /// Returns what a global header says about the members after it.
+    /// Returns a global header's values for the members after it.
     pub(crate) fn global(self) -> Self {
         Self { xattrs: Vec::new(), sparse: Sparse::default(), ..self }
     }
 
-    /// Sets what a record says. An empty value deletes what another header says: the member's own
+    /// Applies a record. An empty value deletes the value of another header: the member's own
     /// header applies then, but owners have no name and links lead nowhere, as in GNU tar.
-    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unfit> {
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), PaxMisuse> {
         match key {
             b"path" => self.path = name(value)?,
             b"linkpath" => self.link = Some(text(value)?),
@@ -118,7 +118,7 @@ impl Extended {
             _ => match (key.strip_prefix(b"SCHILY.xattr."), key.strip_prefix(b"GNU.sparse.")) {
                 // No attribute has an empty name, and GNU tar passes over such a record.
                 (Some(b""), _) => {}
-                (Some(key), _) => self.xattrs.push((decoded(key).ok_or(Unfit::Value)?, value.to_vec())),
+                (Some(key), _) => self.xattrs.push((decoded(key).ok_or(PaxMisuse::Value)?, value.to_vec())),
                 (_, Some(key)) => self.sparse.set(key, value)?,
                 _ => {}
             },
@@ -133,21 +133,21 @@ impl Sparse {
         self.major.is_some() || self.map.is_some() || self.size.is_some()
     }
 
-    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Unfit> {
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), PaxMisuse> {
         match key {
             b"major" => self.major = natural(value)?,
             b"minor" => self.minor = natural(value)?,
             b"name" => self.name = name(value)?,
             b"size" | b"realsize" => self.size = natural(value)?,
-            b"map" => self.map = Some(sparse::list(value).ok_or(Unfit::Value)?),
+            b"map" => self.map = Some(sparse::list(value).ok_or(PaxMisuse::Value)?),
             b"offset" => self.offset = natural(value)?,
             b"numbytes" => {
                 let (Some(offset), Some(length)) = (self.offset.take(), natural(value)?) else {
-                    return Err(Unfit::Value);
+                    return Err(PaxMisuse::Value);
                 };
                 let map = self.map.get_or_insert_default();
                 if map.len() >= EXTENTS_MAX {
-                    return Err(Unfit::Value);
+                    return Err(PaxMisuse::Value);
                 }
                 map.push(Extent { offset, length });
             }
@@ -179,33 +179,33 @@ fn record(records: &[u8]) -> Result<(&[u8], usize, &[u8]), &'static str> {
 }
 
 /// Reads text that must have no NUL.
-fn text(value: &[u8]) -> Result<Vec<u8>, Unfit> {
-    if value.contains(&0) { Err(Unfit::Name) } else { Ok(value.to_vec()) }
+fn text(value: &[u8]) -> Result<Vec<u8>, PaxMisuse> {
+    if value.contains(&0) { Err(PaxMisuse::Name) } else { Ok(value.to_vec()) }
 }
 
 /// Reads the name of a file; an empty value deletes it.
-fn name(value: &[u8]) -> Result<Option<Vec<u8>>, Unfit> {
+fn name(value: &[u8]) -> Result<Option<Vec<u8>>, PaxMisuse> {
     text(value).map(|name| Some(name).filter(|name| !name.is_empty()))
 }
 
 /// Reads the length of a file.
-fn length(value: &[u8]) -> Result<Option<u64>, Unfit> {
+fn length(value: &[u8]) -> Result<Option<u64>, PaxMisuse> {
     natural(value)?.map_or(Ok(None), |length| match length <= FILE_BYTES_MAX {
         true => Ok(Some(length)),
-        false => Err(Unfit::Value),
+        false => Err(PaxMisuse::Value),
     })
 }
 
-fn natural(value: &[u8]) -> Result<Option<u64>, Unfit> {
+fn natural(value: &[u8]) -> Result<Option<u64>, PaxMisuse> {
     match value.is_empty() {
         true => Ok(None),
-        false => sparse::decimal(value).map(Some).ok_or(Unfit::Value),
+        false => sparse::decimal(value).map(Some).ok_or(PaxMisuse::Value),
     }
 }
 
 /// Reads seconds with a fraction; digits after the ninth are cut off, towards the past. As in GNU
 /// tar, there must be a digit before the point, and anything after the number is ignored.
-fn time(value: &[u8]) -> Result<Option<Timestamp>, Unfit> {
+fn time(value: &[u8]) -> Result<Option<Timestamp>, PaxMisuse> {
     if value.is_empty() {
         return Ok(None);
     }
@@ -215,7 +215,7 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, Unfit> {
     };
     let (whole, rest) = leading_digits(digits);
     // Wide enough for `i64::MIN`, whose magnitude is not an `i64`.
-    let whole = sparse::decimal(whole).map(i128::from).ok_or(Unfit::Value)?;
+    let whole = sparse::decimal(whole).map(i128::from).ok_or(PaxMisuse::Value)?;
     let fraction = rest.strip_prefix(b".").map_or(&b""[..], |rest| leading_digits(rest).0);
     let digit = |index: usize| fraction.get(index).map_or(0, |byte| u32::from(byte - b'0'));
     let nanoseconds = (0..9).fold(0, |value, index| value * 10 + digit(index));
@@ -225,7 +225,7 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, Unfit> {
         (true, 0) => (-whole, 0),
         (true, nanoseconds) => (-whole - 1, 1_000_000_000 - nanoseconds),
     };
-    let seconds = i64::try_from(seconds).map_err(|_| Unfit::Value)?;
+    let seconds = i64::try_from(seconds).map_err(|_| PaxMisuse::Value)?;
     Ok(Some(Timestamp { seconds, nanoseconds }))
 }
 
@@ -316,7 +316,7 @@ mod tests {
         }
         let wrong = ["x", "--1", "-", ".", ".5", "-.5", "+1", " 1", "99999999999999999999"];
         for text in wrong.into_iter().chain(["9223372036854775808", "-9223372036854775808.5"]) {
-            assert_eq!(time(text.as_bytes()), Err(Unfit::Value), "{text}");
+            assert_eq!(time(text.as_bytes()), Err(PaxMisuse::Value), "{text}");
         }
     }
 
@@ -336,17 +336,17 @@ mod tests {
             (b"3 \n", "missing equal sign"),
             (b"6  a=b", "missing newline"),
         ] {
-            assert_eq!(wrong(text), Err(Wrong::Form(what)), "{}", text.escape_ascii());
+            assert_eq!(wrong(text), Err(PaxDefect::Form(what)), "{}", text.escape_ascii());
         }
         let nameless = records(&[("SCHILY.xattr.", b"v")]);
         let valid = [&b"  8 a=b\n"[..], b"7  a=b\n", b"6\ta=b\n", b"5 =b\n", b"6 a=b\n\0\0", &nameless];
         for text in valid {
             assert_eq!(wrong(text), Ok(()), "{}", text.escape_ascii());
         }
-        let name = Err(Wrong::Name(b"path=a\0b".to_vec()));
+        let name = Err(PaxDefect::Name(b"path=a\0b".to_vec()));
         assert_eq!(wrong(&records(&[("size", b"x"), ("path", b"a\0b"), ("size", b"x")])), name);
         for (key, value) in [("size", "-5"), ("size", "9223372036854775808"), ("GNU.sparse.numbytes", "5")] {
-            let record = Err(Wrong::Value(format!("{key}={value}").into_bytes()));
+            let record = Err(PaxDefect::Value(format!("{key}={value}").into_bytes()));
             assert_eq!(wrong(&records(&[(key, value.as_bytes()), ("mtime", b"x")])), record);
         }
         let mut header = Extended::default();

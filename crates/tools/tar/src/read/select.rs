@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_flow::{Problem, Report};
+use haul_flow::{Problem, Reporter};
 
 use crate::prefix::{PrefixReporter, unsafe_prefix};
 use crate::{Confinement, Excludes, Options, TarKind};
 
 /// Operands and exclusions.
-pub(crate) struct Selection {
+pub(crate) struct MemberSelection {
     excludes: Excludes,
     /// Names without trailing slashes, and of each the index of its first operand, and whether that
     /// selects what is below the name, too.
@@ -20,7 +20,7 @@ pub(crate) struct Selection {
     found: Vec<(Vec<u8>, AtomicBool)>,
 }
 
-impl Selection {
+impl MemberSelection {
     pub(crate) fn new(options: &Options) -> Self {
         let excludes = Excludes::new(options);
         let names: Vec<_> = options.named.iter().map(|named| named.name.as_bytes().to_vec()).collect();
@@ -63,7 +63,7 @@ impl Selection {
     }
 
     /// Reports operands that were not found; returns true if there are any.
-    pub(crate) fn report_missing(&self, report: &dyn Report) -> bool {
+    pub(crate) fn report_missing(&self, report: &dyn Reporter) -> bool {
         let mut any = false;
         for (name, _) in self.found.iter().filter(|(_, found)| !found.load(Ordering::Relaxed)) {
             any = true;
@@ -80,7 +80,7 @@ pub(crate) fn confined<'a>(
     options: &Options,
     name: &'a [u8],
     kind: TarKind,
-    report: &dyn Report,
+    report: &dyn Reporter,
 ) -> &'a [u8] {
     if options.confinement == Confinement::Absolute {
         return name;
@@ -90,12 +90,12 @@ pub(crate) fn confined<'a>(
     if kept.is_empty() { b"." } else { kept }
 }
 
-/// Returns the target of a hard link below the root: like a name, without what is stripped.
+/// Returns the target of a hard link below the root: like a name, without the stripped components.
 pub(crate) fn link_target(
     prefixes: &PrefixReporter,
     options: &Options,
     link: &[u8],
-    report: &dyn Report,
+    report: &dyn Reporter,
 ) -> Vec<u8> {
     let link = confined(prefixes, options, link, TarKind::RemovingLinkPrefix, report);
     stripped(link, options.strip_components).unwrap_or_default()
@@ -122,31 +122,32 @@ fn without_slashes(name: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Named;
+    use crate::TarOperand;
 
     #[test]
     fn the_operand_named_first_selects() {
-        let names = [c"a/b", c"a", c"a/c"].map(|name| Named { name: name.to_owned(), ..Named::default() });
+        let names =
+            [c"a/b", c"a", c"a/c"].map(|name| TarOperand { name: name.to_owned(), ..TarOperand::default() });
         let options = Options { named: names.to_vec(), ..Options::default() };
-        let selection = Selection::new(&options);
+        let selection = MemberSelection::new(&options);
         let selecting = ["a/b", "a/b/x", "a", "a/c"].map(|name| selection.wants(name.as_bytes()));
         assert_eq!(selecting, [0, 0, 1, 1].map(|index| Some(Some(index))));
     }
 
     #[test]
     fn a_name_selects_only_itself_without_recursion() {
-        let name = Named { name: c"a/b/".to_owned(), no_recursion: true, ..Named::default() };
+        let name = TarOperand { name: c"a/b/".to_owned(), no_recursion: true, ..TarOperand::default() };
         let options = Options { named: vec![name], ..Options::default() };
-        let selection = Selection::new(&options);
+        let selection = MemberSelection::new(&options);
         let selecting = ["a/b", "a/b/", "a/b/c"].map(|name| selection.wants(name.as_bytes()).is_some());
         assert_eq!(selecting, [true, true, false]);
     }
 
     #[test]
     fn a_name_selects_itself_and_what_is_below() {
-        let names = [c"a/b", c"c/"].map(|name| Named { name: name.to_owned(), ..Named::default() });
+        let names = [c"a/b", c"c/"].map(|name| TarOperand { name: name.to_owned(), ..TarOperand::default() });
         let options = Options { named: names.to_vec(), ..Options::default() };
-        let selection = Selection::new(&options);
+        let selection = MemberSelection::new(&options);
         for wanted in ["a/b", "a/b/", "a/b/c", "c", "c/d"] {
             assert!(selection.wants(wanted.as_bytes()).is_some(), "{wanted}");
         }

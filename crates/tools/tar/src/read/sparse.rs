@@ -5,7 +5,7 @@
 //! 0.0, 0.1 and 1.0 in extended headers. In the last one the map precedes the content, as lines
 //! of digits.
 
-use super::header::Block;
+use super::header::RawBlock;
 use super::number::{Number, number};
 use crate::format::BLOCK;
 
@@ -55,13 +55,13 @@ fn take(fields: &[u8], more: u8, map: &mut Vec<Extent>) -> Option<bool> {
 
 /// Reads the extents in an old GNU header, and the length of the file; the flag is true if a
 /// block follows.
-pub(crate) fn old_header(block: &Block, map: &mut Vec<Extent>) -> Option<(u64, bool)> {
+pub(crate) fn old_header(block: &RawBlock, map: &mut Vec<Extent>) -> Option<(u64, bool)> {
     let more = take(&block[386..482], block[482], map)?;
     Some((number(&block[483..495]).natural()?, more))
 }
 
 /// Reads the extents of a block that continues an old header; returns true if another one follows.
-pub(crate) fn old_continuation(block: &Block, map: &mut Vec<Extent>) -> Option<bool> {
+pub(crate) fn old_continuation(block: &RawBlock, map: &mut Vec<Extent>) -> Option<bool> {
     let more = take(&block[..504], block[504], map)?;
     (map.len() <= EXTENTS_MAX).then_some(more)
 }
@@ -94,7 +94,7 @@ pub(crate) struct MapInFront {
 
 impl MapInFront {
     /// Parses the next block; returns true if the map is complete. `None` if it is malformed.
-    pub(crate) fn take(&mut self, block: &Block) -> Option<bool> {
+    pub(crate) fn take(&mut self, block: &RawBlock) -> Option<bool> {
         for &byte in block {
             if byte != b'\n' {
                 self.line.push(byte);
