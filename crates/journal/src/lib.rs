@@ -15,7 +15,7 @@ mod record;
 mod stamp;
 
 pub use journal::{Journal, JournalError, RunId};
-pub use stamp::{EntryKey, MadeDirectory, Stamp, State, is_settled};
+pub use stamp::{EntryKey, MadeEntry, Stamp, State, is_settled};
 
 use std::ops::Range;
 
