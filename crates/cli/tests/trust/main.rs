@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod again;
 mod calls;
 mod changed;
 mod fetch;
