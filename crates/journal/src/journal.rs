@@ -1,6 +1,6 @@
 //! The file: opened and locked by one run at a time, read once, and appended to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::{File, FileTimes, TryLockError};
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartialFile;
 use crate::record::{JournalRecord, MAGIC, parse};
-use crate::stamp::{EntryKey, MadeDirectory, Stamp};
+use crate::stamp::{EntryKey, MadeEntry, Stamp};
 
 /// Completed entries are written when this many wait, or when the first has waited for
 /// [`WRITTEN_WITHIN`]: a killed run loses no more.
@@ -89,7 +89,7 @@ struct JournalContent {
     starts: u32,
     done: HashMap<EntryKey, Stamp>,
     begun: HashMap<EntryKey, PartialFile>,
-    unfinished: HashMap<EntryKey, MadeDirectory>,
+    unfinished: HashSet<MadeEntry>,
 }
 
 /// The journal of a run.
@@ -100,7 +100,7 @@ pub struct Journal {
     note: u8,
     done: HashMap<EntryKey, Stamp>,
     begun: HashMap<EntryKey, PartialFile>,
-    unfinished: HashMap<EntryKey, MadeDirectory>,
+    unfinished: HashSet<MadeEntry>,
     file: Mutex<Appended>,
     not_locked: Option<io::Error>,
     cut_off: u64,
@@ -112,6 +112,8 @@ struct Appended {
     file: File,
     /// True if it contains work of this run.
     has_work: bool,
+    /// True if all of it is on storage.
+    is_flushed: bool,
     /// Completed entries that are not written yet, and since when the first waits.
     waiting: Vec<(EntryKey, Stamp)>,
     since: Instant,
@@ -176,6 +178,7 @@ impl Journal {
         let appended = Appended {
             file,
             has_work: false,
+            is_flushed: true,
             waiting: Vec::new(),
             since: Instant::now(),
             failure: None,
@@ -234,16 +237,16 @@ impl Journal {
         !self.begun.is_empty()
     }
 
-    /// True if an earlier run has made this directory, and none has completed the copy since.
+    /// True if an earlier run has made this entry, and none has completed the copy since.
     #[must_use]
-    pub fn is_unfinished(&self, entry: EntryKey, directory: MadeDirectory) -> bool {
-        self.unfinished.get(&entry) == Some(&directory)
+    pub fn is_unfinished(&self, made: MadeEntry) -> bool {
+        self.unfinished.contains(&made)
     }
 
-    /// True if it contains any work, of this run or of an earlier one.
+    /// True if it contains any work, or may: an earlier run may have made what it could not record.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.done.is_empty() || self.has_begun() || self.lock().has_work
+        self.run.epoch > 1 || self.lock().has_work
     }
 
     /// Records that entries are done. Their data must be on storage.
@@ -271,13 +274,13 @@ impl Journal {
         self.add_work(&JournalRecord::Moved { entry, range, hashes });
     }
 
-    /// Records that a directory was made. Unless this is flushed before the directory is used, a
-    /// power cut may leave a directory whose attributes no run finishes.
-    pub fn directory_made(&self, entry: EntryKey, directory: MadeDirectory) {
-        self.add_work(&JournalRecord::Made { entry, directory });
+    /// Records that an entry was made. Unless this is flushed before a directory is used, or
+    /// anything else gets its name, a power cut may leave an entry that no run finishes.
+    pub fn entry_made(&self, made: MadeEntry) {
+        self.add_work(&JournalRecord::Made(made));
     }
 
-    /// Records that the copy is complete: later runs find every directory as any other.
+    /// Records that the copy is complete: later runs find every entry as any other.
     pub fn complete(&self) {
         self.lock().add(&JournalRecord::Complete);
     }
@@ -335,6 +338,7 @@ impl Drop for Journal {
 
 impl Appended {
     fn add(&mut self, record: &JournalRecord) {
+        self.is_flushed = false;
         let written = |file: &mut File| Ok(file.write_all(&record.framed()?)?);
         if !self.has_failed
             && let Err(error) = written(&mut self.file)
@@ -349,12 +353,12 @@ impl Appended {
         for entries in waiting.chunks(WAITING_MAX) {
             self.add(&JournalRecord::Done(entries.to_vec()));
         }
-        if flushes
-            && self.has_work
-            && !self.has_failed
-            && let Err(error) = self.file.sync_data()
-        {
-            self.fail(error.into());
+        if !flushes || self.is_flushed || self.has_failed {
+            return;
+        }
+        match self.file.sync_data() {
+            Ok(()) => self.is_flushed = true,
+            Err(error) => self.fail(error.into()),
         }
     }
 
@@ -383,8 +387,8 @@ impl JournalContent {
                         *begun = PartialFile { ticket, ..PartialFile::default() };
                     }
                 }
-                JournalRecord::Made { entry, directory } => {
-                    known.unfinished.insert(entry, directory);
+                JournalRecord::Made(made) => {
+                    known.unfinished.insert(made);
                 }
                 JournalRecord::Complete => known.unfinished.clear(),
                 JournalRecord::Moved { entry, range, hashes } => {

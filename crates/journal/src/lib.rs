@@ -15,7 +15,7 @@ mod record;
 mod stamp;
 
 pub use journal::{Journal, JournalError, RunId};
-pub use stamp::{EntryKey, MadeDirectory, Stamp, StampedState, is_past_clock_tick};
+pub use stamp::{EntryKey, MadeEntry, Stamp, StampedState, is_past_clock_tick};
 
 use std::ops::Range;
 

@@ -13,10 +13,10 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::journal::JournalError;
-use crate::stamp::{EntryKey, MadeDirectory, Stamp};
+use crate::stamp::{EntryKey, MadeEntry, Stamp};
 
 /// First bytes of a journal, with the format's version.
-pub(crate) const MAGIC: &[u8] = b"haul journal 3\n";
+pub(crate) const MAGIC: &[u8] = b"haul journal 4\n";
 
 /// First bytes of every format.
 const MAGIC_OF_ALL: &[u8] = b"haul journal ";
@@ -37,8 +37,8 @@ pub(crate) enum JournalRecord {
     Begun { entry: EntryKey, ticket: Vec<u8> },
     /// A range of it was moved. Its content has these hashes, if they are known.
     Moved { entry: EntryKey, range: Range<u64>, hashes: Vec<u8> },
-    /// A directory was made.
-    Made { entry: EntryKey, directory: MadeDirectory },
+    /// An entry was made, which isn't done.
+    Made(MadeEntry),
     /// The whole copy is complete.
     Complete,
 }
@@ -61,7 +61,7 @@ impl JournalRecord {
             }
             Self::Begun { entry, ticket } => put(4, &[entry.0], ticket),
             Self::Moved { entry, range, hashes } => put(5, &[entry.0, range.start, range.end], hashes),
-            Self::Made { entry, directory } => put(6, &[entry.0, directory.inode, directory.born], &[]),
+            Self::Made(made) => put(6, &[made.0], &[]),
             Self::Complete => put(7, &[], &[]),
         }
         bytes
@@ -89,11 +89,7 @@ impl JournalRecord {
                 let (entry, range) = (EntryKey(number()?), number()?..number()?);
                 Self::Moved { entry, range, hashes: std::mem::take(&mut rest).to_vec() }
             }
-            6 => {
-                let (entry, directory) =
-                    (EntryKey(number()?), MadeDirectory { inode: number()?, born: number()? });
-                Self::Made { entry, directory }
-            }
+            6 => Self::Made(MadeEntry(number()?)),
             7 => Self::Complete,
             _ => return None,
         };
@@ -155,7 +151,7 @@ mod tests {
             JournalRecord::Begun { entry: EntryKey(6), ticket: b"ticket".to_vec() },
             JournalRecord::Moved { entry: EntryKey(6), range: 1..u64::MAX, hashes: Vec::new() },
             JournalRecord::Moved { entry: EntryKey(6), range: 1..7, hashes: vec![8; 4096] },
-            JournalRecord::Made { entry: EntryKey(8), directory: MadeDirectory { inode: 9, born: u64::MAX } },
+            JournalRecord::Made(MadeEntry(u64::MAX)),
             JournalRecord::Complete,
         ];
         let mut bytes = MAGIC.to_vec();
@@ -183,7 +179,7 @@ mod tests {
     fn files_that_are_no_journals_of_this_release_are_distinguished() {
         assert!(matches!(parse(b"a letter to my aunt"), Err(JournalError::NoJournal)));
         let older = frame(b"\0\x07\x07\0").unwrap();
-        for content in [&older[..], b"haul journal 2\n", b"haul journal 4\nmore"] {
+        for content in [&older[..], b"haul journal 2\n", b"haul journal 5\nmore"] {
             assert!(matches!(parse(content), Err(JournalError::OtherRelease)), "{content:?}");
         }
     }

@@ -51,21 +51,25 @@ impl Stamp {
     }
 }
 
-/// Identifies a directory that a run has made, on any host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MadeDirectory {
-    pub(crate) inode: u64,
-    /// Its birth time in nanoseconds. It identifies a later directory with the same inode number.
-    pub(crate) born: u64,
-}
+/// Identifies an entry that a run has made, on any host and under any name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MadeEntry(pub(crate) u64);
 
-impl MadeDirectory {
-    /// Returns the identity of a directory; `None` if its file system records no birth times.
+impl MadeEntry {
+    /// Returns the identity of an entry; `None` if its file system records no birth times, which
+    /// tell entries with the same inode number apart. Except for a directory it covers size and
+    /// mtime: a file that somebody has written to since isn't the one that was made.
     #[must_use]
-    pub fn of(directory: &Stat) -> Option<Self> {
-        let Timestamp { seconds, nanoseconds } = directory.born?;
-        let born = seconds.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(nanoseconds.into());
-        Some(Self { inode: directory.identity.inode, born })
+    pub fn of(entry: &Stat) -> Option<Self> {
+        let mut state = StampedState::new(0, entry);
+        let born = entry.born?;
+        // Renaming and linking change the ctime.
+        state.numbers[5..].copy_from_slice(&[born.seconds.cast_unsigned(), born.nanoseconds.into()]);
+        if entry.kind == FileType::Directory {
+            state.numbers[2..5].fill(0);
+        }
+        let bytes: Vec<u8> = state.numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Some(Self(xxh3_64(&bytes)))
     }
 }
 

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod again;
 mod calls;
 mod changed;
 mod fetch;

@@ -67,20 +67,53 @@ fn the_last_record_of_an_entry_counts() {
 }
 
 #[test]
-fn a_directory_is_unfinished_until_the_copy_is_complete() {
+fn an_entry_is_unfinished_until_the_copy_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
-    let (made, other) = (MadeDirectory { inode: 1, born: 2 }, MadeDirectory { inode: 1, born: 3 });
+    let (made, other) = (MadeEntry(1), MadeEntry(2));
     let journal = Journal::open(&path, 7, 1).unwrap();
-    journal.directory_made(EntryKey(4), made);
-    assert!(journal.has_work());
+    journal.entry_made(made);
+    assert!(journal.has_work() && !journal.is_unfinished(made));
     drop(journal);
     let journal = Journal::open(&path, 7, 1).unwrap();
-    assert!(journal.is_unfinished(EntryKey(4), made) && !journal.is_unfinished(EntryKey(4), other));
-    assert!(!journal.is_unfinished(EntryKey(5), made));
+    assert!(journal.is_unfinished(made) && !journal.is_unfinished(other));
     journal.complete();
     drop(journal);
-    assert!(!Journal::open(&path, 7, 1).unwrap().is_unfinished(EntryKey(4), made));
+    assert!(!Journal::open(&path, 7, 1).unwrap().is_unfinished(made));
+}
+
+/// What it made may not be recorded, because it was unstable or has no birth time.
+#[test]
+fn a_journal_that_an_earlier_run_used_may_contain_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    assert!(!Journal::open(&path, 7, 1).unwrap().has_work());
+    assert!(Journal::open(&path, 7, 1).unwrap().has_work());
+}
+
+/// An entry stays the one that was made if it is renamed or linked, and a directory if it is
+/// filled, but not if it is written to or its inode number is used again.
+#[test]
+fn a_made_entry_is_known_by_its_birth_and_what_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let made = |path: &Path| {
+        let file = File::open(path).unwrap();
+        MadeEntry::of(&haul_sys::stat(&file).unwrap())
+    };
+    std::fs::write(&first, "content").unwrap();
+    let before = made(&first);
+    if before.is_none() {
+        return;
+    }
+    std::fs::rename(&first, &second).unwrap();
+    std::fs::hard_link(&second, &first).unwrap();
+    assert_eq!(made(&first), before);
+    File::options().append(true).open(&first).unwrap().write_all(b"more").unwrap();
+    assert_ne!(made(&first), before);
+    let directory = made(folder.path());
+    std::fs::remove_file(&first).unwrap();
+    assert_eq!(made(folder.path()), directory);
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn record_new(copy: EntryCopy<'_>, made: &Stat) -> bool {
         return false;
     }
     if copier.journal.is_some() && !above.holds_unfinished() {
-        journaled::record_directory(copier, &copy.target_path(), made);
+        journaled::record_made(copier, made);
         // Before it is used: a power cut may leave it with the mode it has now.
         journaled::flush(copier).into_iter().for_each(|problem| copy.cx.problem(problem));
     }
@@ -267,24 +267,28 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
         return Err(problem.naming(copy.entry.path()).naming(copy.target_path()));
     }
     let stat = stat(&fd).map_err(|cause| copy.problem(CopyKind::CannotStat, cause))?;
-    let working_mode = make_writable(copy, &fd, &stat);
+    let is_unfinished =
+        copy.entry.node.own.holds_unfinished() || journaled::is_unfinished(copy.copier, &stat);
+    let working_mode = match is_unfinished || copy.options.existing.update.syncs() {
+        true => make_writable(copy.copier, &fd, &stat),
+        false => None,
+    };
     // Where it couldn't be read, or searched, it can now.
     let fd = match working_mode.map(|_| open(parent, name, how(Open::DIRECTORY))) {
         Some(Ok(again)) if haul_sys::stat(&again).is_ok_and(|now| now.identity == stat.identity) => again,
         _ => fd,
     };
-    let is_unfinished = copy.entry.node.own.holds_unfinished()
-        || copy.copier.journal.is_some() && journaled::is_unfinished(copy.copier, &copy.target_path(), &stat);
     Ok(Ready { fd: Arc::new(fd), stat, is_new: false, is_unfinished, working_mode })
 }
 
-/// Gives an ordinary user who keeps two trees equal all permissions in an existing directory of
-/// theirs, as rsync does. Returns the mode it has then; `None` if it is unchanged.
-fn make_writable(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<Mode> {
-    let user = copy.copier.process.user;
+/// Gives an ordinary user all permissions in an existing directory of theirs: one of a tree that is
+/// kept equal to another, as rsync does, or one that an interrupted run made. Returns the mode it
+/// has then; `None` if it is unchanged.
+pub(super) fn make_writable(copier: &Copier, directory: &Fd, there: &Stat) -> Option<Mode> {
+    let user = copier.process.user;
     let mode = there.mode.or(Mode::OWNER);
     let lacks_permission = user != 0 && there.owner == user && mode != there.mode;
-    if !lacks_permission || !copy.options.existing.update.syncs() {
+    if !lacks_permission {
         return None;
     }
     // A failure here repeats in the directory, and is reported there.
@@ -309,7 +313,7 @@ fn pinned(copier: &Copier, directory: &Fd) -> Option<Pinned> {
 /// already has it.
 fn plain_directory_mode(copier: &Copier, source: &Stat, ready: &Ready) -> Option<Mode> {
     let made = ready.stat.mode;
-    if ready.working_mode.is_some() {
+    if ready.working_mode.is_some() && !ready.is_unfinished {
         return Some(made);
     }
     let plain = if copier.options.default_mode {

@@ -76,11 +76,12 @@ impl FileSystem {
     }
 
     /// Makes sure that the first `number` files written are on storage.
-    fn flush_up_to(&self, number: u64) -> Result<(), Error> {
+    fn flush_up_to(&self, number: u64, flush_records: impl FnOnce()) -> Result<(), Error> {
         let mut flushed = lock(&self.flushed);
         if flushed.0 < number {
             // Read before the flush, which may not cover files written while it runs.
             let written = self.written.load(Ordering::Acquire);
+            flush_records();
             let outcome = self.synchronize();
             *flushed = (written, outcome.err().or(flushed.1.take()));
         }
@@ -140,12 +141,13 @@ pub(super) fn note_written(copy: EntryCopy<'_>) -> u64 {
     known.map_or(0, |known| known.written.fetch_add(1, Ordering::AcqRel) + 1)
 }
 
-/// Flushes the file with this number, and with it what else was written so far. Before it gets its
+/// Flushes the file with this number, what else was written so far, and their records. Before it gets its
 /// name: a rename may reach the journal of the file system long before the data that was written
 /// earlier. Before it is verified: what was not written back can't be dropped from memory.
 pub(super) fn flush_before(copy: EntryCopy<'_>, number: u64) -> Result<(), Problem> {
     let Some(known) = file_system(copy.copier, device_of(copy)).filter(|_| number > 0) else { return Ok(()) };
-    known.flush_up_to(number).map_err(|cause| copy.problem(CopyKind::Syncing, cause))
+    let flush_records = || copy.copier.journal.iter().for_each(|state| state.journal.flush());
+    known.flush_up_to(number, flush_records).map_err(|cause| copy.problem(CopyKind::Syncing, cause))
 }
 
 /// Flushes an open target, if that is due. Returns false if that failed and was reported.
@@ -165,6 +167,9 @@ pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>
             staged.written_at.store(note_written(copy), Ordering::Relaxed);
         }
         return true;
+    }
+    if staged.is_some() {
+        copy.copier.journal.iter().for_each(|state| state.journal.flush());
     }
     synchronize(file).map_err(|cause| copy.cx.problem(copy.problem(CopyKind::Syncing, cause))).is_ok()
 }

@@ -45,6 +45,8 @@ pub(super) trait Details {
     fn is_one_entry(&self) -> bool;
     /// True if the target is older than the source.
     fn is_older(&self) -> bool;
+    /// True if the target is to be replaced, because an interrupted run made it.
+    fn is_ours(&self) -> bool;
     /// True if the target is as its source, apart from attributes.
     fn is_same(&self, difference: UpdateRule) -> bool;
     /// Asks the user.
@@ -135,7 +137,11 @@ pub(super) fn decide(case: &TargetCase<'_>, details: &impl Details) -> Decision 
     }
     let from_directory = case.source.kind == FileType::Directory;
     let to_directory = case.there.kind == FileType::Directory;
-    if !from_directory && let Some(skip) = skipped(case, details) {
+    let is_ours = !from_directory && details.is_ours();
+    if !from_directory
+        && !is_ours
+        && let Some(skip) = skipped(case, details)
+    {
         return Decision::Skip(skip);
     }
     if same == Same::Done {
@@ -165,7 +171,7 @@ pub(super) fn decide(case: &TargetCase<'_>, details: &impl Details) -> Decision 
             Decision::BackUp
         };
     }
-    if is_removed(case) { Decision::Remove } else { Decision::Stays }
+    if is_ours || is_removed(case) { Decision::Remove } else { Decision::Stays }
 }
 
 /// Returns why a file is skipped, if it is.

@@ -17,6 +17,18 @@
 //! them. Until the copy is complete, later runs finish them, and those in them, as if they had made
 //! them: the mode that an interrupted run left may be the one that it worked with.
 //!
+//! An entry that has its name but no stamp is made again, since nobody knows what it lacks: a
+//! verification, or its other names. It is replaced: it may not be writable. What `-n`, `-u` and
+//! the like would leave alone is made again only if it certainly is the entry that an interrupted
+//! run made, so there each is recorded before it gets its name ([`is_recorded_first`]):
+//!
+//! ```text
+//!                       in a directory that an        elsewhere
+//!                       interrupted run made
+//! everything replaced   each entry                    recorded entries: files that can't be opened
+//! -n, -u, sync          recorded entries: all         recorded entries: all
+//! ```
+//!
 //! Invariant: data is flushed before its record is written (tests: `cli/tests/trust/resume.rs`).
 
 use std::collections::HashMap;
@@ -24,12 +36,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_flow::{DirHandle, EntryOutcome, OpenFile, Problem, Tally, lock};
-use haul_journal::{EntryKey, Journal, MadeDirectory, Stamp, StampedState, is_past_clock_tick};
-use haul_sys::{Error, Fd, Stat, file_system_id, stat, stat_at};
+use haul_journal::{EntryKey, Journal, MadeEntry, Stamp, StampedState, is_past_clock_tick};
+use haul_sys::{Error, Fd, FileType, Mode, Stat, file_system_id, read_link, stat, stat_at};
 
 use super::durable;
 use super::entry_copy::EntryCopy;
-use super::options::Preserve;
+use super::options::{Make, Preserve, Update};
 use super::target::is_plain_name;
 use super::{Copier, CopyKind};
 
@@ -136,6 +148,9 @@ pub(super) enum Look {
 
 /// Looks an entry up that isn't open.
 pub(super) fn look(copy: EntryCopy<'_>) -> Look {
+    if copy.options.make != Make::Copy {
+        return look_at_made_link(copy);
+    }
     let Some((state, known)) = known(copy) else { return Look::Unknown };
     match copy.stat_source() {
         Ok(source) if has_other_names(copy, &source) => Look::OneOfSeveralNames,
@@ -199,26 +214,95 @@ pub(super) fn failure(copier: &Copier) -> Option<Problem> {
     Some(Problem::new(CopyKind::JournalLost).naming(path).naming(error.to_string()))
 }
 
-/// Records a directory that this run has just made.
-pub(super) fn record_directory(copier: &Copier, path: &[u8], made: &Stat) {
+/// Records an entry that this run has made, until the copy is complete.
+pub(super) fn record_made(copier: &Copier, made: &Stat) {
     // Without a birth time no later run could recognize it.
-    if let (Some(state), Some(made)) = (&copier.journal, MadeDirectory::of(made)) {
-        state.journal.directory_made(directory_key(path), made);
+    if let (Some(state), Some(made)) = (&copier.journal, MadeEntry::of(made)) {
+        state.journal.entry_made(made);
     }
 }
 
-/// True if an earlier run has made an existing directory, and none has completed the copy since.
-pub(super) fn is_unfinished(copier: &Copier, path: &[u8], there: &Stat) -> bool {
-    let (Some(state), Some(there)) = (&copier.journal, MadeDirectory::of(there)) else { return false };
-    state.journal.is_unfinished(directory_key(path), there)
+/// True if an earlier run has made an existing entry, and none has completed the copy since.
+pub(super) fn is_unfinished(copier: &Copier, there: &Stat) -> bool {
+    let (Some(state), Some(there)) = (&copier.journal, MadeEntry::of(there)) else { return false };
+    state.journal.is_unfinished(there)
 }
 
-/// Returns the key of a directory of the target. Several sources may be copied to it.
-fn directory_key(path: &[u8]) -> EntryKey {
-    EntryKey::new(b"", path)
+/// True if the copy of an entry is recorded before it gets its name, because a later run could
+/// not replace it otherwise: existing files stay, or it is one that its owner can't open.
+pub(super) fn is_recorded_first(copy: EntryCopy<'_>, source: &Stat) -> bool {
+    let own = &copy.entry.node.own;
+    copy.copier.journal.is_some()
+        && match copy.options.existing.update {
+            Update::All => {
+                let is_read_only =
+                    source.kind == FileType::Regular && !source.mode.contains(Mode::OWNER_WRITE);
+                is_read_only && copy.copier.process.user != 0 && !own.is_new() && !own.holds_unfinished()
+            }
+            _ => !copy.options.attributes_only,
+        }
 }
 
-/// Flushes the records of directories.
+/// Records a complete entry that doesn't have its name yet, if that is due.
+pub(super) fn record_first(copy: EntryCopy<'_>, source: &Stat, look: impl FnOnce() -> Result<Stat, Error>) {
+    if is_recorded_first(copy, source)
+        && let Ok(made) = look()
+    {
+        record_made(copy.copier, &made);
+    }
+}
+
+/// True if an interrupted run made the entry that has the name of a copy, or would have made the
+/// same: it is replaced, whatever the options say about existing files.
+pub(super) fn is_ours(copy: EntryCopy<'_>, directory: &Fd) -> bool {
+    let may_be_ours = copy.entry.node.own.holds_unfinished() || is_resumed(copy);
+    let Some(there) = may_be_ours.then(|| stat_at(directory, copy.target_name()).ok()).flatten() else {
+        return false;
+    };
+    // Those that got no data have none to lose.
+    let is_whole = copy.options.attributes_only && there.size > 0;
+    let is_replaced = copy.options.existing.update == Update::All && copy.entry.node.own.holds_unfinished();
+    there.kind != FileType::Directory
+        && !is_whole
+        && (is_replaced || is_unfinished(copy.copier, &there) || has_wanted_content(copy, directory))
+}
+
+/// True if the journal is that of an earlier run.
+fn is_resumed(copy: EntryCopy<'_>) -> bool {
+    copy.copier.journal.as_ref().is_some_and(|state| state.journal.run().epoch > 1)
+}
+
+/// With `-s`, true if the name of a copy is a symbolic link to its source.
+fn has_wanted_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
+    copy.options.make == Make::Symlink
+        && read_link(directory, copy.target_name())
+            .is_ok_and(|content| content.to_bytes() == &*copy.entry.path())
+}
+
+/// With `-l` and `-s`, looks whether an earlier run has made the link. It needs no stamp.
+fn look_at_made_link(copy: EntryCopy<'_>) -> Look {
+    let is_made = || {
+        let directory = copy.open_directory()?;
+        let there = stat_at(&directory, copy.target_name())?;
+        let source = copy.stat_source()?;
+        Ok::<_, Error>(match copy.options.make {
+            Make::HardLink => there.identity == source.identity,
+            _ => {
+                let has_times =
+                    !copy.options.preserves(Preserve::TIMESTAMPS) || there.modified == source.modified;
+                has_times && !has_other_names(copy, &source) && has_wanted_content(copy, &directory)
+            }
+        })
+    };
+    if !is_resumed(copy) || !is_made().unwrap_or(false) {
+        return Look::Unknown;
+    }
+    copy.count(EntryOutcome::Unchanged);
+    copy.record_made();
+    Look::Done
+}
+
+/// Flushes what was recorded.
 pub(super) fn flush(copier: &Copier) -> Option<Problem> {
     copier.journal.as_ref()?.journal.flush();
     failure(copier)

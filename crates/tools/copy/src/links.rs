@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use haul_flow::{Claim, DirHandle, EntryOutcome, FileKey, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
-use haul_sys::{link_at_path, remove, rename, stat_at, stat_path};
+use haul_sys::{link_at_path, remove, rename, rename_to_new, stat_at, stat_path};
 
 use super::dry_run;
 use super::entry_copy::EntryCopy;
@@ -329,6 +329,25 @@ pub(super) fn replace(
     name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    make_and_rename(copier, directory, make, |passing| rename(directory, passing, name))
+}
+
+/// Creates `name`, which must not exist, atomically with all that `make` gives to it.
+pub(super) fn make_whole(
+    copier: &Copier,
+    directory: &Fd,
+    name: &CStr,
+    make: &dyn Fn(&CStr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    make_and_rename(copier, directory, make, |passing| rename_to_new(directory, passing, name))
+}
+
+fn make_and_rename(
+    copier: &Copier,
+    directory: &Fd,
+    make: &dyn Fn(&CStr) -> Result<(), Error>,
+    rename: impl FnOnce(&CStr) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut tried = 0;
     let passing = loop {
         let passing = temporary::new_name(copier);
@@ -338,7 +357,7 @@ pub(super) fn replace(
             Err(cause) => return Err(cause),
         }
     };
-    let outcome = rename(directory, &passing, name);
+    let outcome = rename(&passing);
     // Needed even after success: rename(2) does nothing if both names are the same file.
     match remove(directory, &passing) {
         Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),

@@ -7,7 +7,7 @@ use haul_flow::{Creation, EntryOutcome, FlowKind, Handled, Problem};
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
 };
-use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_path};
+use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_at, stat_path};
 
 use super::attributes::NewAttributes;
 use super::creation_mode;
@@ -18,11 +18,12 @@ use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
 use super::mend;
 use super::open_target::PreparedTarget;
-use super::options::{Make, Preserve};
+use super::options::{Atomic, Make, Preserve};
 use super::place::{self, ClearedPlace, CreateResult, Left, TargetPlace};
 use super::regular;
 use super::source_xattrs;
 use super::stream;
+use super::target::is_plain_name;
 use super::without_data;
 use super::{Copier, CopyKind};
 
@@ -187,7 +188,6 @@ fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Crea
 
 /// Recreates a symbolic link or special file with its attributes.
 fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<CreateResult, Problem> {
-    let name = copy.target_name();
     let cannot_create = match source.kind {
         FileType::Symlink => CopyKind::CannotCreateLink,
         FileType::Fifo => CopyKind::CannotCreateFifo,
@@ -214,37 +214,53 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<C
             device_number: source.device_number,
         },
     };
-    let creation = Cell::new(Creation::begin(special, copy.entry.node.own.is_shared));
+    let is_whole = Cell::new(false);
     let make_once = |name: &CStr| {
-        creation.set(Creation::begin(special, copy.entry.node.own.is_shared));
+        let creation = Creation::begin(special, copy.entry.node.own.is_shared);
         match &content {
             Some(content) => {
                 copy.copier.made_links.make(&directory, name, || make_symlink(content, &directory, name))
             }
             None => make_special(&directory, name, special),
-        }
+        }?;
+        is_whole.set(give_attributes(copy, source_directory, (&directory, name, creation), source)?);
+        journaled::record_first(copy, source, || stat_at(&directory, name));
+        Ok(())
     };
     let make = |name: &CStr| copy.with_room(|| make_once(name));
-    match make(name) {
+    let failed = |cause| copy.not_ours(cannot_create, cause);
+    match make_new(copy, &directory, &make) {
         Ok(()) => copy.print_copied(),
         Err(cause) if cause.is(Errno::EXIST) => {
             let replaces = copy.options.existing.force && source.kind == FileType::Symlink;
             let place = Taken { directory: &directory, source, replaces, exists: cause };
-            let failed = |cause| copy.problem(cannot_create, cause);
             if let Some(left) = make_in_place(copy, place, &make, &failed)? {
                 return Ok(CreateResult::Left(left));
             }
         }
+        Err(cause) if cause.is(Errno::STALE) => return Err(failed(cause)),
         Err(cause) => {
             let problem = copy.failure(&directory, cannot_create, cause);
             copy.print_tried(&problem);
             return Err(problem);
         }
     }
-    if give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)? {
+    if is_whole.get() {
         count_remade(copy, source.kind);
     }
     Ok(CreateResult::Whole)
+}
+
+/// Creates an entry where nothing is. With `--atomic` it has its name only when it is complete.
+fn make_new(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    make: &dyn Fn(&CStr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    match copy.options.atomic == Atomic::Always && is_plain_name(copy.target_name()) {
+        true => links::make_whole(copy.copier, directory, copy.target_name(), make),
+        false => make(copy.target_name()),
+    }
 }
 
 /// Creates something that can't be written into, where something exists. Returns what stays, if
@@ -275,7 +291,7 @@ fn make_in_place(
         }
         TargetPlace::Free(ClearedPlace { backup, before }) => {
             copy.print_copied_onto(before.as_ref(), backup.as_deref());
-            make(copy.target_name()).map(|()| None).map_err(|cause| {
+            make_new(copy, directory, make).map(|()| None).map_err(|cause| {
                 place::put_back(copy, backup.as_deref());
                 failed(cause)
             })
@@ -283,16 +299,17 @@ fn make_in_place(
     }
 }
 
-/// Sets a new entry's attributes. Returns false if that failed, which is reported.
+/// Gives a new entry, `name` in `directory`, its attributes. Returns false if that failed, which is
+/// reported.
 ///
 /// # Errors
 /// When it was replaced, or can't be pinned.
-fn give_pinned_attributes(
+fn give_attributes(
     copy: EntryCopy<'_>,
     source_directory: &Fd,
-    (directory, creation): (&Fd, Creation),
+    (directory, name, creation): (&Fd, &CStr, Creation),
     source: &Stat,
-) -> Result<bool, Problem> {
+) -> Result<bool, Error> {
     let plain = source.mode.without(copy.copier.umask);
     let made_with =
         source.mode.without(creation_mode::omitted(copy.copier, source.kind)).without(copy.copier.umask);
@@ -305,9 +322,7 @@ fn give_pinned_attributes(
     if keeps.is_empty() && !copy.options.reads_xattrs() && !gets_mode {
         return Ok(true);
     }
-    let pinned = creation
-        .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
-        .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
+    let pinned = creation.pin(directory, name, copy.entry.node.own.is_shared)?;
     let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
     let object = FileRef::Pinned(&pinned);
     Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
@@ -364,13 +379,20 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResul
     let directory = copy.open_place().map_err(failed)?;
     let leads = link_leads_to_source(copy);
     let content = CString::new(content).unwrap_or_default();
-    let creation = Cell::new(Creation::begin(SYMLINK, copy.entry.node.own.is_shared));
+    let is_shared = copy.entry.node.own.is_shared;
+    let timed = Cell::new(Ok(()));
     let make_once = |name: &CStr| {
-        creation.set(Creation::begin(SYMLINK, copy.entry.node.own.is_shared));
-        make_symlink(&content, &directory, name)
+        let creation = Creation::begin(SYMLINK, is_shared);
+        make_symlink(&content, &directory, name)?;
+        if copy.options.preserves(Preserve::TIMESTAMPS) {
+            let times = Times { accessed: source.accessed, modified: source.modified };
+            let pinned = creation.pin(&directory, name, is_shared);
+            timed.set(pinned.and_then(|link| link.change_times(times)));
+        }
+        Ok(())
     };
     let make = |name: &CStr| copy.with_room(|| make_once(name));
-    if leads && !copy.options.existing.backs_up() && make(copy.target_name()).is_ok() {
+    if leads && !copy.options.existing.backs_up() && make_new(copy, &directory, &make).is_ok() {
         copy.print_copied();
     } else {
         // Something exists, or something is wrong with the directory; `clear` finds out.
@@ -390,7 +412,7 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResul
             true if is_replaced => {
                 replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed)
             }
-            true => make_or_replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed),
+            true => make_or_replace(copy, &directory, &make).map_err(failed),
             false => Err(Problem::new(CopyKind::RelativeLink).naming(copy.target_path())),
         };
         if let Err(problem) = outcome {
@@ -398,28 +420,20 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResul
             return Err(problem);
         }
     }
-    if copy.options.preserves(Preserve::TIMESTAMPS) {
-        let times = Times { accessed: source.accessed, modified: source.modified };
-        creation
-            .get()
-            .pin(&directory, copy.target_name(), copy.entry.node.own.is_shared)
-            .and_then(|link| link.change_times(times))
-            .map_err(|cause| copy.not_ours(CopyKind::Times, cause))?;
-    }
+    timed.into_inner().map_err(|cause| copy.not_ours(CopyKind::Times, cause))?;
     copy.count(EntryOutcome::Symlink);
     Ok(CreateResult::Whole)
 }
 
 /// Creates a symbolic link; with `-f` replaces an existing entry.
 fn make_or_replace(
-    copier: &Copier,
+    copy: EntryCopy<'_>,
     directory: &Fd,
-    name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    match make(name) {
-        Err(cause) if cause.is(Errno::EXIST) && copier.options.existing.force => {
-            replace(copier, directory, name, make)
+    match make_new(copy, directory, make) {
+        Err(cause) if cause.is(Errno::EXIST) && copy.options.existing.force => {
+            replace(copy.copier, directory, copy.target_name(), make)
         }
         outcome => outcome,
     }

@@ -19,6 +19,7 @@ use haul_sys::{
 use haul_sys::{c_string, make_directory, open, open_path, stat, stat_followed, stat_path};
 
 use super::default_label;
+use super::directory;
 use super::durable;
 use super::journaled;
 use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST};
@@ -145,8 +146,9 @@ impl<'a> Parents<'a> {
         let how = if self.copier.options.strict { Open::SEARCH } else { Open::SEARCH.following() };
         let fd = open(self.cache.open(above)?, &component.name, how)?;
         let there = stat(&fd)?;
-        if journaled::is_unfinished(self.copier, component.shown, &there) {
+        if journaled::is_unfinished(self.copier, &there) {
             self.unfinished.insert(there.identity, there.mode);
+            directory::make_writable(self.copier, &fd, &there);
         }
         Ok(self.hold(above, component, how, (there.identity, fd)))
     }
@@ -257,7 +259,7 @@ impl<'a> Parents<'a> {
             return Err(replaced(component));
         }
         // They are flushed together, before anything is copied.
-        journaled::record_directory(self.copier, component.shown, &made);
+        journaled::record_made(self.copier, &made);
         let held = self.hold(above, component, Open::SEARCH, (made.identity, fd));
         Ok((held, source, self.plain_mode(omitted, made.mode)))
     }

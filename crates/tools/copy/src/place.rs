@@ -15,6 +15,7 @@ use super::CopyKind;
 use super::backup::{Turn, backup_name, base_of};
 use super::entry_copy::EntryCopy;
 use super::existing::{Decision, Details, ReplaceRefusal, Skip, TargetCase, decide, looks_at_link};
+use super::journaled;
 use super::mend;
 use super::options::{Atomic, Preserve, Update, UpdateRule};
 
@@ -122,6 +123,9 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
         // Errors here and below are reported when the copy is made.
         Err(_) => return false,
     };
+    if journaled::is_ours(copy, &directory) {
+        return false;
+    }
     match existing.update {
         Update::Different(UpdateRule { only_missing: true, .. }) | Update::None => {
             report_skip(copy, Skip::Unwanted)
@@ -515,6 +519,10 @@ impl Details for TargetConflict<'_> {
             return self.copy.copier.resolutions.is_older(self.there, self.source);
         }
         self.there.modified < self.source.modified
+    }
+
+    fn is_ours(&self) -> bool {
+        journaled::is_ours(self.copy, self.directory)
     }
 
     fn is_same(&self, difference: UpdateRule) -> bool {

@@ -498,6 +498,7 @@ fn complete(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
         ..NewAttributes::of(copy, FileRef::Open(target), &file.stat, &xattrs)
     };
     let has_attributes = attributes.give();
+    file.own.staged.iter().for_each(|_| journaled::record_first(copy, &file.stat, || stat(target)));
     let is_named = durable::flush_file(copy, target, file.own.staged.as_ref())
         // Like GNU cp, keep a copy that lacks an attribute.
         && staged::name_open(copy, file.own.staged.as_ref(), target)

@@ -37,6 +37,7 @@ use haul_sys::{
 use super::CopyKind;
 use super::durable;
 use super::entry_copy::EntryCopy;
+use super::journaled;
 use super::layouts::{self, Original};
 use super::links::replace;
 use super::object::{self, ACCESS_LIST};
@@ -121,9 +122,10 @@ pub(super) fn create(
 ) -> Result<Option<OpenTarget>, Error> {
     let name = copy.target_name();
     let is_wanted = match copy.options.atomic {
-        Atomic::Never => false,
         // Complete when it is created.
         _ if copy.options.attributes_only => false,
+        _ if journaled::is_recorded_first(copy, source.stat) => true,
+        Atomic::Never => false,
         Atomic::LargeFiles => source.stat.size >= LARGE_BYTES,
         Atomic::Always => true,
     };

@@ -46,6 +46,7 @@ struct Pretended {
     there: (Stat, Stat),
     one_entry: bool,
     older: bool,
+    ours: bool,
     same: bool,
     agrees: bool,
     just_created: bool,
@@ -60,6 +61,7 @@ impl Pretended {
             there: (there, there),
             one_entry: false,
             older: true,
+            ours: false,
             same: false,
             agrees: true,
             just_created: false,
@@ -107,6 +109,9 @@ impl Details for Pretended {
     }
     fn is_older(&self) -> bool {
         self.older
+    }
+    fn is_ours(&self) -> bool {
+        self.ours
     }
     fn is_same(&self, _: UpdateRule) -> bool {
         self.same
