@@ -11,7 +11,7 @@ use std::path::Path;
 use haul_testkit::mount::Mount;
 use haul_testkit::{Facts, Run, Sandbox, compare, needs, program, require};
 
-use sync_command::{FACTS, scene, succeed, sync};
+use sync_command::{FACTS, scene, succeed, sync, take};
 
 /// As rsync does it: an ordinary user's read-only directories are made writable meanwhile.
 #[test]
@@ -174,4 +174,34 @@ fn what_a_user_cannot_give_is_no_difference() {
     };
     assert_eq!(sync("-i s t").lines().count(), 3);
     assert_eq!((sync("-n -i s t"), sync("-i s t")), (String::new(), String::new()));
+}
+
+/// Also in place, and where links aren't preserved: the other names may be in an earlier copy.
+#[test]
+fn files_with_other_names_are_never_written_to() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let changes = [
+        "echo new >s/f",
+        "echo OLD >s/f",
+        "chmod 600 s/f",
+        "touch -d @2000 s/f",
+        "setfattr -n user.a -v b s/f",
+    ];
+    for (change, options) in changes.iter().flat_map(|change| {
+        ["", "--no-preserve=links ", "--inplace ", "--inplace --no-preserve=links "].map(|how| (change, how))
+    }) {
+        let what = format!("{options}{change}");
+        let sandbox = Sandbox::in_memory().unwrap();
+        let script = "mkdir s t earlier; echo old >s/f; echo other >s/g; chmod 644 s/f; touch -d @1000 s/f
+            cp -p s/f earlier/f; ln earlier/f t/f; ln earlier/f t/g";
+        sandbox.script(&format!("{script}; {change}")).unwrap();
+        let before = take(&sandbox, "earlier");
+        succeed(&ours, sandbox.path(), &format!("-c {options}s t"));
+        let differences =
+            compare(&before, &take(&sandbox, "earlier"), FACTS.difference(Facts::LINKS)).unwrap();
+        assert!(differences.is_empty(), "{what}: {differences}");
+        let differences = compare(&take(&sandbox, "s"), &take(&sandbox, "t"), FACTS).unwrap();
+        assert!(differences.is_empty(), "{what}: {differences}");
+    }
 }

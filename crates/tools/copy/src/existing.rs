@@ -192,7 +192,9 @@ fn is_removed(case: &Case<'_>) -> bool {
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;
     let is_regular = |file: &Stat| file.kind == FileType::Regular;
     let in_place = case.options.atomic != Atomic::Always && is_regular(case.source) && is_regular(case.there);
-    let is_replaced = case.options.existing.update.syncs() && !in_place;
+    // Other names may be in an earlier copy, or those of another file in the source.
+    let may_be_shared = case.there.links > 1;
+    let is_replaced = case.options.existing.update.syncs() && (!in_place || may_be_shared);
     case.options.existing.remove
         || case.options.strict
         || is_replaced

@@ -322,6 +322,8 @@ fn what_differs_is_replaced_by_the_source_whatever_it_is() {
     }
     let differing = Pretended::of(file(1), file(2));
     assert_eq!(differing.sync(usual, Atomic::Never), Decision::Stays, "in place");
+    let shared = Pretended::of(file(1), stat(2, FileType::Regular, 2));
+    assert_eq!(shared.sync(usual, Atomic::Never), Decision::Remove, "not in place, with other names");
     let same = Pretended { same: true, ..differing.clone() };
     assert_eq!(same.sync(usual, Atomic::Always), Decision::Skip(Skip::Unchanged));
     let newer = Stat { modified: Timestamp { seconds: 1, nanoseconds: 0 }, ..file(2) };
