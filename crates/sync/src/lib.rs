@@ -12,6 +12,7 @@
 //! stays, an empty source deletes nothing, and no more goes than the limit allows.
 
 mod kind;
+mod mounts;
 mod options;
 mod prepare;
 

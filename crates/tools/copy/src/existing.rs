@@ -104,6 +104,8 @@ pub(super) enum Refusal {
     BackupDestroysSource,
     /// The program itself writes to the target.
     OwnFile,
+    /// The target is part of the source, through a mount.
+    OntoSource,
 }
 
 /// True if the target itself is examined rather than what it links to: only a regular file is
@@ -126,6 +128,9 @@ pub(super) fn decide(case: &Case<'_>, details: &impl Details) -> Decision {
     let replaces_nothing = matches!(existing.update, Update::None | Update::NoneFail);
     if !replaces_nothing && case.options.own_files.contains(&case.there.identity) {
         return Decision::Refuse(Refusal::OwnFile);
+    }
+    if case.options.source_parts.contains(&case.there.identity) {
+        return Decision::Refuse(Refusal::OntoSource);
     }
     // Nothing is replaced, or only what differs, which no file does from itself.
     let keeps_same = replaces_nothing || matches!(existing.update, Update::Different(_));

@@ -442,6 +442,7 @@ fn refused(copy: EntryCopy<'_>, refusal: Refusal) -> Problem {
         Refusal::JustCreated => of_target(CopyKind::JustCreated),
         Refusal::BackupDestroysSource => of_target(CopyKind::BackupDestroys),
         Refusal::OwnFile => of_target(CopyKind::OntoOwnFile),
+        Refusal::OntoSource => Problem::new(CopyKind::OntoSource).naming(copy.target_path()),
     }
 }
 

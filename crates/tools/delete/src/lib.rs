@@ -15,7 +15,7 @@
 //! out stays; no directory is entered that the survey hasn't seen, or through a link, or on another
 //! file system; no more is deleted than the limit allows, and if more would be, nothing is. The
 //! record takes about 40 bytes for each name, nothing for what is below it, and 24 bytes for each
-//! directory that is entered.
+//! directory of either tree that is entered.
 
 mod deleter;
 #[cfg(feature = "distributed")]
@@ -79,8 +79,7 @@ pub fn run<R>(
     let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options, cancel);
     let selector = std::mem::take(&mut session.selector);
     let selector = if options.excluded { Selector::default() } else { selector };
-    let deleter =
-        Deleter::counting(options.clone(), request.target, selector, cancel.clone()).excluding(source);
+    let deleter = Deleter::counting(options.clone(), request.target, selector, cancel.clone());
     session.run_alone(&deleter, operands.iter().filter_map(|operand| only(operand, true)));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();

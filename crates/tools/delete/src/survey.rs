@@ -55,8 +55,14 @@ pub(super) struct Survey {
     cancel: CancelToken,
     readers: Pool<DirectoryReader>,
     found: Mutex<Found>,
-    /// The directories of the target that belong to one of the source.
-    seen: Mutex<HashSet<Identity>>,
+    walked: Mutex<Walked>,
+}
+
+/// The directories of the source, and those of the target that belong to them.
+#[derive(Default)]
+struct Walked {
+    sources: HashSet<Identity>,
+    targets: HashSet<Identity>,
 }
 
 /// A directory of both trees, opened.
@@ -78,7 +84,7 @@ struct Extras {
 
 impl Survey {
     pub(super) fn new(options: Options, cancel: CancelToken) -> Self {
-        Self { options, cancel, readers: Pool::default(), found: Mutex::default(), seen: Mutex::default() }
+        Self { options, cancel, readers: Pool::default(), found: Mutex::default(), walked: Mutex::default() }
     }
 
     pub(super) fn into_found(self) -> Found {
@@ -99,6 +105,7 @@ impl Survey {
         let cannot_list =
             |path: &[u8], cause| Problem::new(DeleteKind::CannotList).naming(path).because(cause);
         let source = opened.source.map_err(|cause| cannot_list(&entry.path(), cause.clone()))?;
+        self.record_source(opened.stat.identity).map_err(|kind| Problem::new(kind).naming(entry.path()))?;
         let target = cx.cache().open(&above.held).and_then(|parent| open(&*parent, name, Open::DIRECTORY));
         let target = match target {
             Ok(target) => Arc::new(target),
@@ -113,11 +120,7 @@ impl Survey {
                 return Ok(None);
             }
         }
-        // If the file system ignores case, two directories of the source may share this one. To
-        // each, the entries of the other would look like extras.
-        if !lock(&self.seen).insert(identity) {
-            return Err(Problem::new(DeleteKind::SameName).naming(path));
-        }
+        self.record_target(identity).map_err(|kind| Problem::new(kind).naming(path.as_slice()))?;
         let held = cx.cache().hold(&above.held, name, Open::DIRECTORY, identity, Some(Arc::clone(&target)));
         let names = self
             .readers
@@ -142,6 +145,24 @@ impl Survey {
         let operands = [operand(missing, source), operand(excluded, None)].into_iter().flatten();
         lock(&self.found).operands.extend(operands);
         Ok(Some(Counterpart { held, name: None }))
+    }
+
+    /// Records a directory of the source. It may be met before or after the same one in the target.
+    fn record_source(&self, source: Identity) -> Result<(), DeleteKind> {
+        let mut walked = lock(&self.walked);
+        walked.sources.insert(source);
+        if walked.targets.contains(&source) { Err(DeleteKind::IsSource) } else { Ok(()) }
+    }
+
+    /// Records the counterpart of a directory of the source.
+    fn record_target(&self, target: Identity) -> Result<(), DeleteKind> {
+        let mut walked = lock(&self.walked);
+        // If the file system ignores case, two directories of the source may share this one. To
+        // each, the entries of the other would look like extras.
+        if !walked.targets.insert(target) {
+            return Err(DeleteKind::SameName);
+        }
+        if walked.sources.contains(&target) { Err(DeleteKind::IsSource) } else { Ok(()) }
     }
 
     fn is_copied(

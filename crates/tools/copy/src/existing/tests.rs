@@ -157,6 +157,16 @@ fn a_file_that_the_program_writes_stays_whatever_is_asked() {
 }
 
 #[test]
+fn what_is_part_of_the_source_stays_in_a_sync() {
+    let existing = Existing { update: Update::Different(Difference::default()), ..Existing::default() };
+    let options = CopyOptions { source_parts: vec![file(2).identity], ..with(existing) };
+    for (source, there) in [(file(1), file(2)), (directory(1), directory(2)), (file(1), directory(2))] {
+        let decided = Pretended::of(source, there).decide(&options, true);
+        assert_eq!(decided, Decision::Refuse(Refusal::OntoSource));
+    }
+}
+
+#[test]
 fn what_stands_there_stays_goes_or_is_kept() {
     let two_names = stat(2, FileType::Regular, 2);
     let keeping_links = CopyOptions { preserve: Preserve::LINKS, ..usual() };
