@@ -294,10 +294,8 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
 /// Gives an ordinary user who keeps two trees equal all permissions in an existing directory of
 /// theirs, as rsync does. Returns the mode it has then; `None` if it is unchanged.
 fn make_writable(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<Mode> {
-    let user = copy.copier.process.user;
     let mode = there.mode.or(Mode::OWNER);
-    let lacks_permission = user != 0 && there.owner == user && mode != there.mode;
-    if !lacks_permission || !copy.options.existing.update.syncs() {
+    if mode == there.mode || !may_be_opened(copy, there) {
         return None;
     }
     // What fails here fails again in the directory, and is reported there.
@@ -306,6 +304,12 @@ fn make_writable(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<Mo
         _ => change_mode(directory, mode),
     };
     changed.is_ok().then_some(mode)
+}
+
+/// True for an existing directory that a sync makes accessible to its owner, an ordinary user.
+pub(super) fn may_be_opened(copy: EntryCopy<'_>, there: &Stat) -> bool {
+    let user = copy.copier.process.user;
+    user != 0 && there.owner == user && copy.options.existing.update.syncs()
 }
 
 /// Pins an existing directory that can't be read: it is open for resolving names only, and such a

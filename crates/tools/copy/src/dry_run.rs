@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_flow::{DirHandle, Enter, EntryOutcome, FlowKind, Handled, OpenDir, Problem, Tally};
-use haul_sys::{EntryType, Errno, Error, FileType, Identity, Open, Operation, Stat, c_string};
+use haul_sys::{EntryType, Errno, Error, FileType, Identity, Mode, Open, Operation, Stat, c_string};
 
 use super::CopyKind;
 use super::directory;
@@ -41,6 +41,11 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>, is_bare: bool) ->
     };
     let there = match foreseen {
         Foreseen::Left(_) => return Enter::Done,
+        Foreseen::Stays(there) if is_closed(copy, &there) => {
+            let problem = Problem::new(CopyKind::Unforeseen).naming(copy.target_path());
+            copy.cx.problem(problem.as_warning());
+            return Enter::Done;
+        }
         Foreseen::Stays(there) if there.kind == FileType::Directory => {
             directory::record_existing(copy, there.identity);
             mend::tell_entered(copy, opened, &there);
@@ -91,6 +96,13 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>, is_bare: bool) ->
         creation_modes: CreationModes::default(),
     };
     if is_bare { Enter::Bare(own) } else { Enter::Visit(own) }
+}
+
+/// True for an existing directory that only the real run can look into, because it makes it
+/// accessible.
+fn is_closed(copy: EntryCopy<'_>, there: &Stat) -> bool {
+    let is_listable = there.mode.contains(Mode::OWNER_LIST);
+    there.kind == FileType::Directory && !is_listable && directory::may_be_opened(copy, there)
 }
 
 /// Returns a handle of the target directory that is there, or of one that isn't.

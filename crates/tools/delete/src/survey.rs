@@ -17,6 +17,7 @@ use haul_sys::{
     is_mount_root, open, stat, stat_at, stat_path,
 };
 
+use super::closed::{self, Opened};
 use super::deleter::Surveyed;
 use super::kind::DeleteKind;
 use super::options::Options;
@@ -48,6 +49,8 @@ pub(super) struct Found {
     pub(super) entries: u64,
     /// True if the source has nothing that is copied.
     pub(super) source_is_empty: bool,
+    /// Directories of the target that were made accessible, parents first.
+    pub(super) opened: Vec<Opened>,
 }
 
 pub(super) struct Survey {
@@ -106,13 +109,12 @@ impl Survey {
             |path: &[u8], cause| Problem::new(DeleteKind::CannotList).naming(path).because(cause);
         let source = opened.source.map_err(|cause| cannot_list(&entry.path(), cause.clone()))?;
         self.record_source(opened.stat.identity).map_err(|kind| Problem::new(kind).naming(entry.path()))?;
-        let target = cx.cache().open(&above.held).and_then(|parent| open(&*parent, name, Open::DIRECTORY));
-        let target = match target {
-            Ok(target) => Arc::new(target),
+        let (target, identity) = match self.open_counterpart(cx, &above.held, name) {
+            Ok(Some(target)) => target,
+            Ok(None) => return Ok(None),
             Err(cause) if is_other(&cause) => return Ok(None),
             Err(cause) => return Err(cannot_list(&path, cause)),
         };
-        let identity = stat(&target).map_err(|cause| cannot_list(&path, cause))?.identity;
         if self.options.one_file_system && !entry.is_operand() {
             let is_elsewhere = identity.device != above.held.identity().device
                 || is_mount_root(&target).map_err(|cause| cannot_list(&path, cause))?;
@@ -145,6 +147,33 @@ impl Survey {
         let operands = [operand(missing, source), operand(excluded, None)].into_iter().flatten();
         lock(&self.found).operands.extend(operands);
         Ok(Some(Counterpart { held, name: None }))
+    }
+
+    /// Opens the counterpart of a directory, `name` in `above`. `None` in a dry run if only the real
+    /// run can list it, which the copy reports.
+    fn open_counterpart(
+        &self,
+        cx: &Context<'_, Self>,
+        above: &Arc<DirHandle>,
+        name: &CStr,
+    ) -> Result<Option<(Arc<Fd>, Identity)>, Error> {
+        let parent = cx.cache().open(above)?;
+        let look = || open(&*parent, name, Open::DIRECTORY).and_then(|fd| Ok((stat(&fd)?, fd)));
+        let mut target = look();
+        let may_be_closed = match &target {
+            Ok((there, _)) => closed::is_closed(there),
+            Err(cause) => cause.is(Errno::ACCESS),
+        };
+        if may_be_closed && let Some(found) = closed::find(&parent, name) {
+            if self.options.dry_run {
+                return Ok(None);
+            }
+            if let Some(opened) = Opened::of(cx.cache(), (above, name), &found) {
+                lock(&self.found).opened.push(opened);
+                target = look();
+            }
+        }
+        target.map(|(there, fd)| Some((Arc::new(fd), there.identity)))
     }
 
     /// Records a directory of the source. It may be met before or after the same one in the target.
