@@ -469,19 +469,19 @@ fn the_target_may_be_in_the_source_and_the_other_way_round_is_refused() {
 }
 
 #[test]
-fn a_source_that_is_mounted_from_the_target_stays() {
+fn a_source_that_is_mounted_in_the_target_stays() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root());
-    for source in ["t/src", "t/a/src"] {
-        let sandbox = sandbox(&format!("mkdir -p s {source}; echo data >{source}/f; touch t/extra"));
-        sandbox.script(&format!("mount --bind {source} s")).unwrap();
+    for place in ["t/src", "t/a/src"] {
+        let sandbox = sandbox(&format!("mkdir -p s {place}; echo data >s/f; touch t/extra"));
+        sandbox.script(&format!("mount --bind s {place}")).unwrap();
         let message = fail(&ours, sandbox.path(), "--delete s t");
-        sandbox.script("umount s").unwrap();
+        sandbox.script(&format!("umount {place}")).unwrap();
         let expected = format!(
-            "cannot remove '{source}', as it is SOURCE\nnothing was deleted from 't', because of the errors above\n"
+            "cannot remove '{place}', as it is part of SOURCE\nnothing was deleted from 't', because of the errors above\n"
         );
         assert_eq!(message, expected);
-        assert!(sandbox.join(source).join("f").exists() && sandbox.join("t/extra").exists());
+        assert!(sandbox.join("s/f").exists() && sandbox.join("t/extra").exists());
     }
 }
 

@@ -5,13 +5,19 @@
 mod sync_command;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use haul_testkit::mount::Mount;
 use haul_testkit::{Facts, Sandbox, TestRun, compare, needs, program, require};
 
-use sync_command::{FACTS, scene, succeed, sync};
+use sync_command::{FACTS, paths, scene, succeed, sync, take};
+
+/// Returns the paths below a directory, sorted.
+fn names_below(root: &Path) -> Vec<String> {
+    let relative = |path: PathBuf| path.strip_prefix(root).unwrap().display().to_string();
+    paths(root).into_iter().map(relative).collect()
+}
 
 /// An ordinary user's read-only directories are made writable during the sync, like in rsync.
 #[test]
@@ -174,4 +180,74 @@ fn what_a_user_cannot_give_is_no_difference() {
     };
     assert_eq!(sync("-i s t").lines().count(), 3);
     assert_eq!((sync("-n -i s t"), sync("-i s t")), (String::new(), String::new()));
+}
+
+#[test]
+fn directories_that_the_copy_makes_accessible_are_so_for_the_deletion() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let ours = ours.publish(sandbox.path()).unwrap();
+    fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let scene = "rm -rf f; mkdir f; cd f; mkdir -p s/d/e t/d/e t/d/x/y; echo 1 >s/d/e/f; touch t/d/e/old t/d/old t/d/x/y/z";
+    for (closed, options) in [
+        ("300 t/d", ""),
+        ("600 t/d", ""),
+        ("0 t/d t/d/e", ""),
+        ("100 t/d/e", ""),
+        ("0 t/d", "--no-preserve=mode "),
+    ] {
+        let what = format!("{options}{closed}");
+        sandbox.script(&format!("{scene}; chown -R 65534 .; chmod {closed}")).unwrap();
+        let haul = |line: &str| {
+            let run = TestRun::new(ours.path()).arg("sync").args(line.split(' ')).env("LC_ALL", "C");
+            run.as_nobody().in_folder(&sandbox.join("f")).finish().unwrap()
+        };
+        let mode = |name: &str| fs::metadata(sandbox.join(name)).unwrap().mode() & 0o7777;
+        let before = (mode("f/t/d"), names_below(&sandbox.join("f/t")));
+        let dry = haul(&format!("-n {options}--delete s t"));
+        assert_eq!(dry.status(), Some(0), "{what}: {}", dry.errors());
+        assert!(dry.errors().contains("cannot foresee what changes in 't/d"), "{what}: {}", dry.errors());
+        // More than the limit, after the survey has looked everywhere.
+        let refused = haul(&format!("{options}--delete --max-delete=0 s t"));
+        assert_eq!(refused.status(), Some(1), "{what}: {}", refused.errors());
+        assert!(refused.errors().contains("it would be 5 of"), "{what}: {}", refused.errors());
+        sandbox.script(&format!("cd f; rm t/d/e/f; chmod {closed}")).unwrap();
+        assert_eq!((mode("f/t/d"), names_below(&sandbox.join("f/t"))), before, "{what}");
+        let real = haul(&format!("{options}--delete s t"));
+        assert_eq!((real.errors().as_str(), real.status()), ("", Some(0)), "{what}");
+        assert_eq!(names_below(&sandbox.join("f/t")), ["d", "d/e", "d/e/f"], "{what}");
+        let expected = if options.is_empty() { mode("f/s/d") } else { before.0 };
+        assert_eq!(mode("f/t/d"), expected, "{what}");
+    }
+}
+
+/// Also in place, and where links aren't preserved: the other names may be in an earlier copy.
+#[test]
+fn files_with_other_names_are_never_written_to() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let changes = [
+        "echo new >s/f",
+        "echo OLD >s/f",
+        "chmod 600 s/f",
+        "touch -d @2000 s/f",
+        "setfattr -n user.a -v b s/f",
+    ];
+    for (change, options) in changes.iter().flat_map(|change| {
+        ["", "--no-preserve=links ", "--inplace ", "--inplace --no-preserve=links "].map(|how| (change, how))
+    }) {
+        let what = format!("{options}{change}");
+        let sandbox = Sandbox::in_memory().unwrap();
+        let script = "mkdir s t earlier; echo old >s/f; echo other >s/g; chmod 644 s/f; touch -d @1000 s/f
+            cp -p s/f earlier/f; ln earlier/f t/f; ln earlier/f t/g";
+        sandbox.script(&format!("{script}; {change}")).unwrap();
+        let before = take(&sandbox, "earlier");
+        succeed(&ours, sandbox.path(), &format!("-c {options}s t"));
+        let differences =
+            compare(&before, &take(&sandbox, "earlier"), FACTS.difference(Facts::LINKS)).unwrap();
+        assert!(differences.is_empty(), "{what}: {differences}");
+        let differences = compare(&take(&sandbox, "s"), &take(&sandbox, "t"), FACTS).unwrap();
+        assert!(differences.is_empty(), "{what}: {differences}");
+    }
 }

@@ -12,6 +12,7 @@
 //! leaves out stay, an empty source deletes nothing, and no more is deleted than the limit allows.
 
 mod kind;
+mod mounts;
 mod options;
 mod prepare;
 

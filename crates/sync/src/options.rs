@@ -102,6 +102,7 @@ impl Options {
             one_file_system: copy.one_file_system,
             keeps_times: copy.preserve.contains(Preserve::TIMESTAMPS),
             own_files: Vec::new(),
+            source_parts: Vec::new(),
             verbose: copy.verbose,
             itemize: copy.itemize,
             backup_place: None,

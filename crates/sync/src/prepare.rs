@@ -11,6 +11,7 @@ use haul_flow::{BackupPlace, Problem, Selection};
 use haul_sys::{Errno, Error, Open, Operation, is_mount_root, open_path};
 
 use super::kind::SyncKind;
+use super::mounts::{Mounts, is_same};
 use super::options::Options;
 
 /// Checks the operands of a sync and completes its options. The copy's options must be derived from
@@ -40,7 +41,8 @@ pub fn prepare(
     operands.no_target_directory = true;
     let mut deletion = options.deletion_after(copy);
     let Some(places) = places(operands, copy, selection)? else { return Ok(deletion) };
-    let Places { target, from, to } = &places;
+    let Places { target, from, to, mounts } = &places;
+    copy.source_parts = mounts.shared(from, to);
     copy.link_dest = earlier(&options.link_dest, to, warn)?;
     copy.backup_place = options.backup_dir.as_deref().map(|given| backup(given, from, to)).transpose()?;
     if let Some(backup) = &copy.backup_place {
@@ -48,6 +50,7 @@ pub fn prepare(
     }
     if let Some(deletion) = &mut deletion {
         deletion.backup_place.clone_from(&copy.backup_place);
+        deletion.source_parts.clone_from(&copy.source_parts);
         if !options.deletion.is_some_and(|deletion| deletion.really) {
             check_deletion(target, to)?;
         }
@@ -62,6 +65,7 @@ struct Places {
     /// The whole paths of source and target.
     from: PathBuf,
     to: PathBuf,
+    mounts: Mounts,
 }
 
 /// True if a path leads nowhere, or nowhere that this user may go.
@@ -109,11 +113,12 @@ fn places(
         Err(error) => return unreachable(&target_path, error),
     };
     let leaves_out = || may_leave_out(copy, selection, &from, &to);
-    if from.starts_with(&to) || (to.starts_with(&from) && !leaves_out()) {
+    let mounts = Mounts::read();
+    if mounts.is_inside(&from, &to) || (mounts.is_inside(&to, &from) && !leaves_out()) {
         let nested = problem(SyncKind::Nested, &source_path);
         return Err(nested.naming(target_path.into_os_string().into_vec()));
     }
-    Ok(Some(Places { target: target_path, from, to }))
+    Ok(Some(Places { target: target_path, from, to, mounts }))
 }
 
 /// Returns the whole paths of earlier copies. `to` is that of the target. As with rsync, a
@@ -177,7 +182,7 @@ fn check_earlier(earlier: &[CString], backup: &Path) -> Result<(), Problem> {
 fn check_deletion(target: &Path, to: &Path) -> Result<(), Problem> {
     let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
     // The root directory is around every source, which was refused already.
-    if home.is_some_and(|home| home == to) {
+    if home.is_some_and(|home| is_same(&home, to)) {
         Err(problem(SyncKind::HomeDirectory, target))
     } else if is_mounted(to) {
         Err(problem(SyncKind::MountRoot, target))

@@ -47,6 +47,8 @@ impl Mode {
     pub const OWNER: Mode = Mode(0o700);
     /// Write for the owner.
     pub const OWNER_WRITE: Mode = Mode(0o200);
+    /// Permission of the owner to list a directory and to look at its entries.
+    pub const OWNER_LIST: Mode = Mode(0o500);
     /// Read, write and execute for group and others.
     pub const GROUP_AND_OTHER: Mode = Mode(0o077);
     /// Write for group and others.

@@ -561,6 +561,7 @@ impl Typed {
             layout: self.layout.rule(),
             temporary_names: None,
             own_files: Vec::new(),
+            source_parts: Vec::new(),
             link_dest: Vec::new(),
             backup_place: None,
             dry_run: self.dry_run,

@@ -4,7 +4,7 @@
 use std::fs;
 
 use haul_testkit::change::change_quietly;
-use haul_testkit::{Facts, Program, Run, Sandbox, compare, libc, needs, program, require};
+use haul_testkit::{CopyProgram, Facts, Sandbox, TestRun, compare, libc, needs, program, require};
 
 use super::TEMPORARY;
 
@@ -37,7 +37,7 @@ const SOURCE: &str = "
     touch -d 2001-01-01 folder/closed folder .; sleep 0.1";
 
 /// True if a run was killed at the `number`th of its calls of this name.
-fn is_killed(run: Run, (call, number): (&str, usize)) -> bool {
+fn is_killed(run: TestRun, (call, number): (&str, usize)) -> bool {
     let strace = needs::find_tool("strace").unwrap();
     let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=KILL:when={number}"));
     let options = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, "--"];
@@ -47,7 +47,7 @@ fn is_killed(run: Run, (call, number): (&str, usize)) -> bool {
 }
 
 /// Returns the run of a command as root or, if that is possible, as an ordinary user.
-fn copy(ours: &Program, sandbox: &Sandbox, options: &[&str], is_ordinary: bool) -> Run {
+fn copy(ours: &CopyProgram, sandbox: &Sandbox, options: &[&str], is_ordinary: bool) -> TestRun {
     let run = ours.run().args(["-j1", "-T", "--resume"]).args(options).args(["s", "t"]);
     let run = run.in_folder(sandbox.path()).umask(0);
     if is_ordinary && needs::root().is_none() { run.as_nobody() } else { run }

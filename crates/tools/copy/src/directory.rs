@@ -55,7 +55,8 @@ impl Ready {
 }
 
 pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDirectory> {
-    if is_own_copy(copy, opened.stat.identity) {
+    let is_bare = is_bare(copy, opened.stat);
+    if !is_bare && is_own_copy(copy, opened.stat.identity) {
         return Enter::Done;
     }
     if let Some(refusal) = refusal(copy, opened.stat) {
@@ -67,7 +68,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     }
     if copy.options.dry_run {
         record_named(copy, opened.stat.identity);
-        return dry_run::enter(copy, opened);
+        return dry_run::enter(copy, opened, is_bare);
     }
     let ready = match ready_directory(copy, opened.stat) {
         Ok(Some(ready)) => ready,
@@ -88,6 +89,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
             layouts::give_to_directory(copy, (source, opened.stat), (&ready.fd, &ready.stat));
         }
     } else {
+        record_existing(copy, ready.stat.identity);
         mend::print_entered(copy, opened, &ready.stat);
     }
     copy.count(EntryOutcome::Directory);
@@ -98,8 +100,6 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     let follow = !ready.is_new && !looks_at_link(copy.options, FileType::Directory);
     let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
     let gives_access_list = gives_access_list(copy.options, &ready.fd);
-    let crossing =
-        copy.entry.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
     let held = copy.cx.cache().hold_shown(
         (&above.held, copy.target_name()),
         how,
@@ -124,7 +124,13 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         gives_access_list,
         creation_modes: CreationModes::default(),
     };
-    if copy.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
+    if is_bare { Enter::Bare(own) } else { Enter::Visit(own) }
+}
+
+/// True for a directory that is copied without what is in it: it is on another file system.
+fn is_bare(copy: EntryCopy<'_>, source: &Stat) -> bool {
+    let is_elsewhere = |above: Stat| above.identity.device != source.identity.device;
+    copy.options.one_file_system && copy.entry.node.stat.is_some_and(is_elsewhere)
 }
 
 /// Records a directory that this run has just made. Returns false if it made it under another name,
@@ -144,6 +150,14 @@ fn record_new(copy: EntryCopy<'_>, made: &Stat) -> bool {
         journaled::flush(copier).into_iter().for_each(|problem| copy.cx.problem(problem));
     }
     true
+}
+
+/// Records the existing target of a sync, which may be inside the source: it isn't copied into
+/// itself unless it is left out. GNU cp copies what is in it already.
+pub(super) fn record_existing(copy: EntryCopy<'_>, target: Identity) {
+    if copy.entry.is_operand() && copy.options.existing.update.syncs() {
+        copy.copier.tops.record(target, copy.entry.node.own.operand.index);
+    }
 }
 
 /// Records the copy of a directory that was named as an operand.
@@ -297,6 +311,12 @@ pub(super) fn make_writable(copier: &Copier, directory: &Fd, there: &Stat) -> Op
         _ => change_mode(directory, mode),
     };
     changed.is_ok().then_some(mode)
+}
+
+/// True for an existing directory that a sync makes accessible to its owner, an ordinary user.
+pub(super) fn may_be_opened(copy: EntryCopy<'_>, there: &Stat) -> bool {
+    let user = copy.copier.process.user;
+    user != 0 && there.owner == user && copy.options.existing.update.syncs()
 }
 
 /// Pins an existing directory that can't be read: it is open for resolving names only, and such a

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use haul_flow::{DirHandle, Enter, EntryOutcome, FlowKind, Handled, OpenDir, Problem, Tally};
-use haul_sys::{EntryType, Errno, Error, FileType, Identity, Open, Operation, Stat, c_string};
+use haul_sys::{EntryType, Errno, Error, FileType, Identity, Mode, Open, Operation, Stat, c_string};
 
 use super::CopyKind;
+use super::directory;
 use super::earlier;
 use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
@@ -30,7 +31,7 @@ use super::target::{CreationModes, MadeDirectory, TargetDirectory};
 use super::xattr_rules::SourceXattrs;
 
 /// Decides about a directory that was opened.
-pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDirectory> {
+pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>, is_bare: bool) -> Enter<TargetDirectory> {
     let foreseen = match place::foresee(copy, opened.stat) {
         Ok(foreseen) => foreseen,
         Err(problem) => {
@@ -40,7 +41,13 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     };
     let there = match foreseen {
         Foreseen::Left(_) => return Enter::Done,
+        Foreseen::Stays(there) if is_closed(copy, &there) => {
+            let problem = Problem::new(CopyKind::Unforeseen).naming(copy.target_path());
+            copy.cx.problem(problem.as_warning());
+            return Enter::Done;
+        }
         Foreseen::Stays(there) if there.kind == FileType::Directory => {
+            directory::record_existing(copy, there.identity);
             mend::print_entered(copy, opened, &there);
             Some(there)
         }
@@ -88,9 +95,14 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         gives_access_list: false,
         creation_modes: CreationModes::default(),
     };
-    let crossing =
-        copy.entry.node.stat.is_some_and(|above| above.identity.device != opened.stat.identity.device);
-    if copy.options.one_file_system && crossing { Enter::Bare(own) } else { Enter::Visit(own) }
+    if is_bare { Enter::Bare(own) } else { Enter::Visit(own) }
+}
+
+/// True for an existing directory that only the real run can look into, because it makes it
+/// accessible.
+fn is_closed(copy: EntryCopy<'_>, there: &Stat) -> bool {
+    let is_listable = there.mode.contains(Mode::OWNER_LIST);
+    there.kind == FileType::Directory && !is_listable && directory::may_be_opened(copy, there)
 }
 
 /// Returns a handle of the target directory that is there, or of one that isn't.

@@ -106,6 +106,8 @@ pub(super) enum ReplaceRefusal {
     BackupDestroysSource,
     /// The program itself writes to the target.
     OwnFile,
+    /// The target is part of the source, through a mount.
+    OntoSource,
 }
 
 /// True if the target itself is examined rather than what it links to: only a regular file is
@@ -128,6 +130,9 @@ pub(super) fn decide(case: &TargetCase<'_>, details: &impl Details) -> Decision 
     let replaces_nothing = matches!(existing.update, Update::None | Update::NoneFail);
     if !replaces_nothing && case.options.own_files.contains(&case.there.identity) {
         return Decision::Refuse(ReplaceRefusal::OwnFile);
+    }
+    if case.options.source_parts.contains(&case.there.identity) {
+        return Decision::Refuse(ReplaceRefusal::OntoSource);
     }
     // Nothing is replaced, or only what differs, which no file does from itself.
     let keeps_same = replaces_nothing || matches!(existing.update, Update::Different(_));
@@ -202,7 +207,9 @@ fn is_removed(case: &TargetCase<'_>) -> bool {
     let cannot_be_written = !case.follows && case.source.kind != FileType::Regular;
     let is_regular = |file: &Stat| file.kind == FileType::Regular;
     let in_place = case.options.atomic != Atomic::Always && is_regular(case.source) && is_regular(case.there);
-    let is_replaced = case.options.existing.update.syncs() && !in_place;
+    // Other names may be in an earlier copy, or those of another file in the source.
+    let may_be_shared = case.there.links > 1;
+    let is_replaced = case.options.existing.update.syncs() && (!in_place || may_be_shared);
     case.options.existing.remove
         || case.options.strict
         || is_replaced

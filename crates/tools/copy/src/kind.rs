@@ -50,6 +50,10 @@ haul_flow::kinds! {
         JustCreatedLink = "will not copy {} through just-created symlink {}",
         /// The target is a file that the program itself writes to.
         OntoOwnFile = "will not overwrite {} with {}, as haul is writing to it",
+        /// The target is part of the source, through a mount (`haul sync`).
+        OntoSource = "will not change {}, as it is part of SOURCE",
+        /// A dry run can't look into an existing directory that the real run makes accessible.
+        Unforeseen = "warning: cannot foresee what changes in {}, which you may not list",
         /// The manifest can't get its name, because a file has been copied there.
         ManifestTaken = "not writing the manifest {}, as a file was copied there",
         /// The target exists (`--update=none-fail`).

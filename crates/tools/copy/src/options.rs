@@ -362,6 +362,9 @@ pub struct CopyOptions {
     /// Files that the program writes while it copies (logs, a journal). They are not copied, and no
     /// copy takes their place.
     pub own_files: Vec<Identity>,
+    /// The source, and directories in it that the target shows through mounts (`haul sync`).
+    /// Nothing in them is changed.
+    pub source_parts: Vec<Identity>,
 }
 
 /// Run-specific parts of temporary names.
@@ -478,6 +481,7 @@ impl Default for CopyOptions {
             strict: false,
             temporary_names: None,
             own_files: Vec::new(),
+            source_parts: Vec::new(),
         }
     }
 }

@@ -446,6 +446,7 @@ fn refused(copy: EntryCopy<'_>, refusal: ReplaceRefusal) -> Problem {
         ReplaceRefusal::JustCreated => of_target(CopyKind::JustCreated),
         ReplaceRefusal::BackupDestroysSource => of_target(CopyKind::BackupDestroys),
         ReplaceRefusal::OwnFile => of_target(CopyKind::OntoOwnFile),
+        ReplaceRefusal::OntoSource => Problem::new(CopyKind::OntoSource).naming(copy.target_path()),
     }
 }
 

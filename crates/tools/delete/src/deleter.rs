@@ -73,8 +73,6 @@ pub(super) enum Stage {
 pub struct Deleter {
     stage: Stage,
     options: Options,
-    /// The source's top directory, which is never entered.
-    source: Option<Identity>,
     /// Path of the target, for messages.
     target: Vec<u8>,
     selector: Selector,
@@ -93,14 +91,13 @@ pub struct Deleter {
 impl Deleter {
     /// Creates the tool that counts. Entries that `selector` leaves out stay.
     pub(super) fn counting(options: Options, target: &CStr, selector: Selector, cancel: CancelToken) -> Self {
-        let (known, counted, source) = (Mutex::default(), AtomicU64::new(0), None);
+        let (known, counted) = (Mutex::default(), AtomicU64::new(0));
         let target = target.to_bytes().to_vec();
         let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
         let (stage, is_stopped, writable) = (Stage::Count, AtomicBool::new(false), Mutex::default());
         Self {
             stage,
             options,
-            source,
             target,
             selector,
             cancel,
@@ -110,11 +107,6 @@ impl Deleter {
             known,
             counted,
         }
-    }
-
-    /// Refuses to enter the directory `source`. If it can't be looked at, the survey reports that.
-    pub(super) fn excluding(self, source: &CStr) -> Self {
-        Self { source: stat_path::<&Fd>(None, source, true).ok().map(|stat| stat.identity), ..self }
     }
 
     /// Returns the tool that deletes the entries that this one has counted.
@@ -315,8 +307,7 @@ impl Deleter {
         let is_elsewhere = identity.device != entry.node.source.identity().device
             || is_mount_root(fd).map_err(|cause| self.cannot_look(entry.path(), cause))?;
         match self.stage {
-            // Through another mount of its file system.
-            _ if self.source == Some(identity) => {
+            _ if self.options.source_parts.contains(&identity) => {
                 Err(Problem::new(DeleteKind::IsSource).naming(entry.path()))
             }
             _ if is_elsewhere => match self.options.one_file_system {

@@ -16,8 +16,10 @@ haul_flow::kinds! {
         /// A directory that only the target has is on another file system, or something is mounted
         /// there.
         MountPoint = "cannot remove {}, as it is on another file system or something is mounted there",
-        /// A directory that only the target has is the source, through another mount.
-        IsSource = "cannot remove {}, as it is SOURCE",
+        /// A directory of the target is part of the source too, through a mount.
+        IsSource = "cannot remove {}, as it is part of SOURCE",
+        /// A directory's mode can't be set again.
+        Permissions = "preserving permissions for {}",
         /// A directory's times can't be set again.
         Times = "preserving times for {}",
         /// Something else went wrong, so nothing was deleted.

@@ -15,8 +15,9 @@
 //! out stays; no directory is entered that the survey hasn't seen, or through a link, or on another
 //! file system; no more is deleted than the limit allows, and if more would be, nothing is. The
 //! record takes about 40 bytes for each name, nothing for what is below it, and 24 bytes for each
-//! directory that is entered.
+//! directory of either tree that is entered.
 
+mod closed;
 mod deleter;
 #[cfg(feature = "distributed")]
 mod distributed;
@@ -76,12 +77,14 @@ pub fn run<R>(
     let plain = Config { selection: Selection::default(), ..config.clone() };
     let problems = Problems::default();
     let mut session = Session::begin(&config, &problems)?;
-    let Found { operands, entries, source_is_empty } = survey(&session, (source, target), options, cancel);
+    let found = survey(&session, (source, target), options, cancel);
+    let Found { operands, entries, source_is_empty, opened } = found;
     let selector = std::mem::take(&mut session.selector);
     let selector = if options.excluded { Selector::default() } else { selector };
-    let deleter =
-        Deleter::counting(options.clone(), request.target, selector, cancel.clone()).excluding(source);
+    let deleter = Deleter::counting(options.clone(), request.target, selector, cancel.clone());
     session.run_alone(&deleter, operands.iter().filter_map(|operand| only(operand, true)));
+    // The copy must find the modes that the directories have.
+    closed::close(&session.cache, &opened).into_iter().for_each(|problem| problems.problem(problem));
     let directories = operands.iter().map(|operand| directories(operand).count() as u64).sum::<u64>();
     let top = operands.iter().map(|operand| operand.names.len() as u64).sum::<u64>();
     // The directories at the top were counted with everything below them.
@@ -96,9 +99,9 @@ pub fn run<R>(
             || Problem::new(DeleteKind::TooMany).naming(number(entries_to_delete)).naming(number(all));
         (!options.limit.allows(entries_to_delete, all)).then(problem)
     };
-    let (report, extras) = (OnlyDeleted(report), Mutex::new(Some((session, deleter, operands))));
+    let (report, extras) = (OnlyDeleted(report), Mutex::new(Some((session, deleter, operands, opened))));
     let delete = |copied: Status| {
-        let Some((mut session, deleter, operands)) = lock(&extras).take() else { return copied };
+        let Some((mut session, deleter, operands, opened)) = lock(&extras).take() else { return copied };
         // The survey may have been cut short.
         if cancel.is_cancelled() {
             return Status::Failure;
@@ -118,7 +121,13 @@ pub fn run<R>(
             report.problem(problem.naming(target.to_bytes()));
             return Status::Failure;
         }
-        delete_all(executor, &session, &deleter, operands)
+        let opened: Vec<_> =
+            opened.into_iter().filter_map(|directory| directory.once_more(&session.cache)).collect();
+        let status = delete_all(executor, &session, &deleter, operands);
+        closed::close(&session.cache, &opened).into_iter().fold(status, |_, problem| {
+            report.problem(problem);
+            Status::Failure
+        })
     };
     Ok(copy(&delete))
 }

@@ -47,6 +47,9 @@ pub struct Options {
     pub keeps_times: bool,
     /// Files that stay in any case: the program's own.
     pub own_files: Vec<Identity>,
+    /// The source, and directories in it that the target shows through mounts: they stay, with
+    /// all that is in them.
+    pub source_parts: Vec<Identity>,
     /// Where deleted files are kept (`--backup-dir`).
     pub backup_place: Option<BackupPlace>,
     /// True if the names of deleted entries are reported.

@@ -17,6 +17,7 @@ use haul_sys::{
     is_mount_root, open, stat, stat_at, stat_followed, stat_path,
 };
 
+use super::closed::{self, Opened};
 use super::deleter::Surveyed;
 use super::kind::DeleteKind;
 use super::options::Options;
@@ -48,6 +49,8 @@ pub(super) struct Found {
     pub(super) entries: u64,
     /// True if the source has nothing that is copied.
     pub(super) source_is_empty: bool,
+    /// Directories of the target that were made accessible, parents first.
+    pub(super) opened: Vec<Opened>,
 }
 
 pub(super) struct DeletionSurvey {
@@ -55,8 +58,14 @@ pub(super) struct DeletionSurvey {
     cancel: CancelToken,
     readers: Pool<DirectoryReader>,
     found: Mutex<Found>,
-    /// The directories of the target that belong to one of the source.
-    seen: Mutex<HashSet<Identity>>,
+    walked: Mutex<Walked>,
+}
+
+/// The directories of the source, and those of the target that belong to them.
+#[derive(Default)]
+struct Walked {
+    sources: HashSet<Identity>,
+    targets: HashSet<Identity>,
 }
 
 /// A directory of both trees, opened.
@@ -78,7 +87,7 @@ struct Extras {
 
 impl DeletionSurvey {
     pub(super) fn new(options: Options, cancel: CancelToken) -> Self {
-        Self { options, cancel, readers: Pool::default(), found: Mutex::default(), seen: Mutex::default() }
+        Self { options, cancel, readers: Pool::default(), found: Mutex::default(), walked: Mutex::default() }
     }
 
     pub(super) fn into_found(self) -> Found {
@@ -99,13 +108,13 @@ impl DeletionSurvey {
         let cannot_list =
             |path: &[u8], cause| Problem::new(DeleteKind::CannotList).naming(path).because(cause);
         let source = opened.source.map_err(|cause| cannot_list(&entry.path(), cause.clone()))?;
-        let target = cx.cache().open(&above.held).and_then(|parent| open(&*parent, name, Open::DIRECTORY));
-        let target = match target {
-            Ok(target) => Arc::new(target),
+        self.record_source(opened.stat.identity).map_err(|kind| Problem::new(kind).naming(entry.path()))?;
+        let (target, identity) = match self.open_counterpart(cx, &above.held, name) {
+            Ok(Some(target)) => target,
+            Ok(None) => return Ok(None),
             Err(cause) if is_other(&cause) => return Ok(None),
             Err(cause) => return Err(cannot_list(&path, cause)),
         };
-        let identity = stat(&target).map_err(|cause| cannot_list(&path, cause))?.identity;
         if self.options.one_file_system && !entry.is_operand() {
             let is_elsewhere = identity.device != above.held.identity().device
                 || is_mount_root(&target).map_err(|cause| cannot_list(&path, cause))?;
@@ -113,11 +122,7 @@ impl DeletionSurvey {
                 return Ok(None);
             }
         }
-        // If the file system ignores case, two directories of the source may share this one. To
-        // each, the entries of the other would look like extras.
-        if !lock(&self.seen).insert(identity) {
-            return Err(Problem::new(DeleteKind::SameName).naming(path));
-        }
+        self.record_target(identity).map_err(|kind| Problem::new(kind).naming(path.as_slice()))?;
         let held = cx.cache().hold(&above.held, name, Open::DIRECTORY, identity, Some(Arc::clone(&target)));
         let names = self
             .readers
@@ -142,6 +147,51 @@ impl DeletionSurvey {
         let operands = [operand(missing, source), operand(excluded, None)].into_iter().flatten();
         lock(&self.found).operands.extend(operands);
         Ok(Some(TargetCounterpart { held, name: None }))
+    }
+
+    /// Opens the counterpart of a directory, `name` in `above`. `None` in a dry run if only the real
+    /// run can list it, which the copy reports.
+    fn open_counterpart(
+        &self,
+        cx: &Context<'_, Self>,
+        above: &Arc<DirHandle>,
+        name: &CStr,
+    ) -> Result<Option<(Arc<Fd>, Identity)>, Error> {
+        let parent = cx.cache().open(above)?;
+        let look = || open(&*parent, name, Open::DIRECTORY).and_then(|fd| Ok((stat(&fd)?, fd)));
+        let mut target = look();
+        let may_be_closed = match &target {
+            Ok((there, _)) => closed::is_closed(there),
+            Err(cause) => cause.is(Errno::ACCESS),
+        };
+        if may_be_closed && let Some(found) = closed::find(&parent, name) {
+            if self.options.dry_run {
+                return Ok(None);
+            }
+            if let Some(opened) = Opened::of(cx.cache(), (above, name), &found) {
+                lock(&self.found).opened.push(opened);
+                target = look();
+            }
+        }
+        target.map(|(there, fd)| Some((Arc::new(fd), there.identity)))
+    }
+
+    /// Records a directory of the source. It may be met before or after the same one in the target.
+    fn record_source(&self, source: Identity) -> Result<(), DeleteKind> {
+        let mut walked = lock(&self.walked);
+        walked.sources.insert(source);
+        if walked.targets.contains(&source) { Err(DeleteKind::IsSource) } else { Ok(()) }
+    }
+
+    /// Records the counterpart of a directory of the source.
+    fn record_target(&self, target: Identity) -> Result<(), DeleteKind> {
+        let mut walked = lock(&self.walked);
+        // If the file system ignores case, two directories of the source may share this one. To
+        // each, the entries of the other would look like extras.
+        if !walked.targets.insert(target) {
+            return Err(DeleteKind::SameName);
+        }
+        if walked.sources.contains(&target) { Err(DeleteKind::IsSource) } else { Ok(()) }
     }
 
     fn is_copied(

@@ -43,6 +43,7 @@ fn options() -> Options {
         one_file_system: false,
         keeps_times: false,
         own_files: Vec::new(),
+        source_parts: Vec::new(),
         backup_place: None,
         verbose: false,
         itemize: false,

@@ -346,6 +346,10 @@ impl Distributed for Copier {
             };
         // Of another host's identity only the inode number is meaningful here.
         let identity = Identity { device: above.held.identity().device, ..identity };
+        if self.options.source_parts.contains(&identity) {
+            cx.problem(Problem::new(CopyKind::OntoSource).naming(target_path(entry)));
+            return None;
+        }
         if made.before.is_none() && !above.is_new() && !self.tops.record(identity, above.operand.index) {
             cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(target_path(entry)));
             return None;

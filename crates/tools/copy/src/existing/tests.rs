@@ -165,6 +165,16 @@ fn a_file_that_the_program_writes_stays_whatever_is_asked() {
 }
 
 #[test]
+fn what_is_part_of_the_source_stays_in_a_sync() {
+    let existing = Existing { update: Update::Different(UpdateRule::default()), ..Existing::default() };
+    let options = CopyOptions { source_parts: vec![file(2).identity], ..with(existing) };
+    for (source, there) in [(file(1), file(2)), (directory(1), directory(2)), (file(1), directory(2))] {
+        let decided = Pretended::of(source, there).decide(&options, true);
+        assert_eq!(decided, Decision::Refuse(ReplaceRefusal::OntoSource));
+    }
+}
+
+#[test]
 fn what_stands_there_stays_goes_or_is_kept() {
     let two_names = stat(2, FileType::Regular, 2);
     let keeping_links = CopyOptions { preserve: Preserve::LINKS, ..usual() };
@@ -330,6 +340,8 @@ fn what_differs_is_replaced_by_the_source_whatever_it_is() {
     }
     let differing = Pretended::of(file(1), file(2));
     assert_eq!(differing.sync(usual, Atomic::Never), Decision::Stays, "in place");
+    let shared = Pretended::of(file(1), stat(2, FileType::Regular, 2));
+    assert_eq!(shared.sync(usual, Atomic::Never), Decision::Remove, "not in place, with other names");
     let same = Pretended { same: true, ..differing.clone() };
     assert_eq!(same.sync(usual, Atomic::Always), Decision::Skip(Skip::Unchanged));
     let newer = Stat { modified: Timestamp { seconds: 1, nanoseconds: 0 }, ..file(2) };
