@@ -28,7 +28,6 @@ use super::place::{self, ClearedPlace, Place};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
-use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
 
 /// A target directory that was created or found.
@@ -94,7 +93,8 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     copy.count(EntryOutcome::Directory);
     let xattrs = match opened.source {
         Ok(source) => source_xattrs::read(copy, Object::Open(source)),
-        Err(_) => SourceXattrs::default(),
+        // Like GNU, which reads them by name: that takes no permission to read the directory.
+        Err(_) => source_xattrs::read_named(copy),
     };
     let follow = !ready.is_new && !looks_at_link(copy.options, FileType::Directory);
     let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };

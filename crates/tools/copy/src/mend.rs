@@ -214,13 +214,8 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
     if !copy.options.reads_xattrs() {
         return Ok(SourceXattrs::default());
     }
-    let pin = || {
-        let directory = copy.cx.cache().open(&copy.entry.node.source)?;
-        let name = copy.entry.name();
-        if copy.follows() { Pinned::follow(&*directory, name) } else { Pinned::open(&*directory, name) }
-    };
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
-    let source = pin().map_err(cannot_stat)?;
+    let source = source_xattrs::pin(copy).map_err(cannot_stat)?;
     Ok(source_xattrs::read(copy, Object::Pinned(&source)))
 }
 

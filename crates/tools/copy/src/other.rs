@@ -240,7 +240,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
             return Err(problem);
         }
     }
-    if give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)? {
+    if give_pinned_attributes(copy, (&directory, creation.get()), source)? {
         count_remade(copy, source.kind);
     }
     Ok(Made::Whole)
@@ -288,7 +288,6 @@ fn make_in_place(
 /// When it was replaced, or can't be pinned.
 fn give_pinned_attributes(
     copy: EntryCopy<'_>,
-    source_directory: &Fd,
     (directory, creation): (&Fd, Creation),
     source: &Stat,
 ) -> Result<bool, Problem> {
@@ -307,7 +306,7 @@ fn give_pinned_attributes(
     let pinned = creation
         .pin(directory, copy.target_name(), copy.entry.node.own.is_shared)
         .map_err(|cause| copy.not_ours(CopyKind::Permissions, cause))?;
-    let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
+    let xattrs = source_xattrs::read_named(copy);
     let object = Object::Pinned(&pinned);
     Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
 }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use haul_flow::{Context, Problem};
-use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Pinned};
+use haul_sys::{Errno, Error, FileType, Open, Operation, Pinned};
 use haul_sys::{has_xattrs_at, open, stat, stat_at};
 
 use super::entry_copy::EntryCopy;
@@ -23,15 +23,12 @@ pub(super) fn read(copy: EntryCopy<'_>, source: Object<'_>) -> SourceXattrs {
     }
     let names = match source.list() {
         Ok(names) => names,
-        // Without `/proc` nothing is listed through an `O_PATH` descriptor.
-        Err(cause) if cause.is(Errno::BADF) || cause.is(Errno::NOENT) => {
-            return read_without_proc(copy, source).unwrap_or_else(|| {
-                cannot_list(copy, cause);
-                found.is_incomplete = true;
-                found
-            });
-        }
         Err(cause) => {
+            // Without `/proc` nothing is listed through an `O_PATH` descriptor.
+            let may_lack_proc = cause.is(Errno::BADF) || cause.is(Errno::NOENT);
+            if may_lack_proc && let Some(found) = read_without_proc(copy, source) {
+                return found;
+            }
             // GNU cp doesn't list the ACLs, nor does it mind if a sandbox lacks the call.
             let is_refused = matches!(cause.errno(), Errno::NOSYS | Errno::PERM);
             found.is_incomplete = true;
@@ -133,16 +130,28 @@ pub(super) fn is_copied(
     (is_wanted && !copier.layouts.is_account(file, key)).then_some(action)
 }
 
-/// Reads them without opening the source, which is `name` in `directory`.
-pub(super) fn read_named(copy: EntryCopy<'_>, (directory, name): (&Fd, &CStr)) -> SourceXattrs {
+/// Pins an entry's source, which takes no permission to read it.
+pub(super) fn pin(copy: EntryCopy<'_>) -> Result<Pinned, Error> {
+    let directory = copy.cx.cache().open(&copy.entry.node.source)?;
+    let name = copy.entry.name();
+    if copy.follows() { Pinned::follow(&*directory, name) } else { Pinned::open(&*directory, name) }
+}
+
+/// Reads them without opening the source.
+pub(super) fn read_named(copy: EntryCopy<'_>) -> SourceXattrs {
     if !copy.options.reads_xattrs() {
         return SourceXattrs::default();
     }
-    match Pinned::open(directory, name) {
+    match pin(copy) {
         Ok(pinned) => read(copy, Object::Pinned(&pinned)),
         Err(cause) => {
-            cannot_list(copy, cause);
-            SourceXattrs { is_incomplete: true, ..SourceXattrs::default() }
+            let mut found = SourceXattrs { is_incomplete: true, ..SourceXattrs::default() };
+            if copy.options.preserves(Preserve::MODE) {
+                lack_permissions(&mut found, copy, cause);
+            } else {
+                cannot_list(copy, cause);
+            }
+            found
         }
     }
 }
