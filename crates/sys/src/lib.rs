@@ -94,8 +94,8 @@ pub use pinned::{Pinned, has_xattrs_at};
 pub use pipe::Pipe;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
-    Identity as ProcessIdentity, Usage, address_space_limit, block_signals, clock, descriptor_limit,
-    effective_identity, is_in_group, lower_priority, precise_clock, raise_descriptor_limit,
+    Capabilities, Identity as ProcessIdentity, Usage, address_space_limit, block_signals, clock,
+    descriptor_limit, effective_identity, is_in_group, lower_priority, precise_clock, raise_descriptor_limit,
     set_creation_label, set_umask, umask, usage, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};

@@ -67,7 +67,7 @@ use haul_flow::{
     Failure, Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe,
     Problem, Reported, Room, Start, Tool, Write, is_shared,
 };
-use haul_sys::{EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
+use haul_sys::{Capabilities, EntryType, Errno, Error, FileContexts, Mode, ProcessIdentity, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
@@ -113,6 +113,7 @@ pub struct Copier {
     /// Where the copy waits for room (`--on-full=pause`).
     room: Option<Room>,
     process: ProcessIdentity,
+    capabilities: Capabilities,
     umask: Mode,
     offload_bytes: u64,
     links: LinkTable<Entry<Copier>, LinkedName>,
@@ -185,6 +186,7 @@ impl Copier {
             options,
             cancel,
             process: haul_sys::effective_identity(),
+            capabilities: Capabilities::effective(),
             umask: haul_sys::umask(),
             offload_bytes: OFFLOAD_BYTES,
             links: LinkTable::new(),

@@ -84,9 +84,10 @@ impl Differences {
     }
 }
 
-/// True unless only root can set an xattr, such as capabilities.
+/// True unless this process lacks the capability to set an xattr.
 fn may_set(copier: &Copier, key: &CStr) -> bool {
-    copier.process.user == 0 || key == SECURITY_LABEL || !key.to_bytes().starts_with(b"security.")
+    let is_secured = key != SECURITY_LABEL && key.to_bytes().starts_with(b"security.");
+    !is_secured || copier.capabilities.set_security(key)
 }
 
 /// True for the xattrs that are ACLs.

@@ -201,16 +201,14 @@ pub(super) fn tell_uncopied(
     problem: Problem,
     cause: Error,
 ) -> bool {
-    // `user.*` requires write permission, which a user may lack on a copy of their own;
-    // reading works.
-    let may_not_write =
-        copier.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
+    // `user.*` requires write permission, which a user may lack on a copy of their own, and read
+    // permission, which a directory may lack that is copied without its entries.
+    let may_not = cause.is(Errno::ACCESS) && cause.operation() != Operation::Flistxattr;
     let is_unsupported = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
     let cannot_hold = cause.operation() == Operation::Fsetxattr
         && matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::INVAL | Errno::RANGE | Errno::TOOBIG)
         && !copier.options.existing.update.syncs();
-    let cannot = may_not_write || is_unsupported || cannot_hold;
-    if cannot && !copier.options.require_xattr {
+    if (may_not || is_unsupported || cannot_hold) && !copier.options.require_xattr {
         let telling = !copier.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
         if telling || copier.options.attributes_only {
             cx.problem(problem.because(cause).as_warning());
