@@ -245,7 +245,7 @@ impl<'a> Parents<'a> {
         made.map_err(problem(CopyKind::CannotMakeParent))?;
         self.tell_made(component);
         let opened = creation.open_directory(&directory, &component.name, is_shared);
-        let (fd, made) = opened.map_err(|cause| match cause.operation() {
+        let (fd, _, made) = opened.map_err(|cause| match cause.operation() {
             Operation::Fchmod => problem(CopyKind::SettingPermissions)(cause),
             _ if cause.is(Errno::STALE) => replaced(component),
             _ => problem(CopyKind::ParentAttributes)(cause),
