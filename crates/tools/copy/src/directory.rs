@@ -96,7 +96,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     let xattrs = match opened.source {
         Ok(source) => source_xattrs::read(copy, Object::Open(source)),
         // Like GNU, which reads them by name: that takes no permission to read the directory.
-        Err(_) => source_xattrs::read_named(copy),
+        Err(_) => source_xattrs::read_named(copy, None),
     };
     let pinned = pinned(&ready.fd, ready.how);
     let gives_access_list =

@@ -216,7 +216,7 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
         return Ok(SourceXattrs::default());
     }
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
-    let source = source_xattrs::pin(copy).map_err(cannot_stat)?;
+    let source = source_xattrs::pin(copy, None).map_err(cannot_stat)?;
     Ok(source_xattrs::read(copy, Object::Pinned(&source)))
 }
 

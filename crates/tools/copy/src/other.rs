@@ -240,7 +240,7 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<M
             return Err(problem);
         }
     }
-    if give_pinned_attributes(copy, (&directory, creation.get()), source)? {
+    if give_pinned_attributes(copy, source_directory, (&directory, creation.get()), source)? {
         count_remade(copy, source.kind);
     }
     Ok(Made::Whole)
@@ -288,6 +288,7 @@ fn make_in_place(
 /// When it was replaced, or can't be pinned.
 fn give_pinned_attributes(
     copy: EntryCopy<'_>,
+    source_directory: &Fd,
     (directory, creation): (&Fd, Creation),
     source: &Stat,
 ) -> Result<bool, Problem> {
@@ -307,7 +308,7 @@ fn give_pinned_attributes(
         // An inherited ACL may have denied more than the umask.
         false => Some(pinned.stat().map_err(not_ours)?.mode.or(omitted)),
     };
-    let xattrs = source_xattrs::read_named(copy);
+    let xattrs = source_xattrs::read_named(copy, Some(source_directory));
     let object = Object::Pinned(&pinned);
     Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
 }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use haul_flow::{Context, Problem};
-use haul_sys::{Errno, Error, FileType, Open, Operation, Pinned};
+use haul_sys::{Errno, Error, Fd, FileType, Open, Operation, Pinned};
 use haul_sys::{has_xattrs_at, open, stat, stat_at};
 
 use super::entry_copy::EntryCopy;
@@ -130,19 +130,22 @@ pub(super) fn is_copied(
     (is_wanted && !copier.layouts.is_account(file, key)).then_some(action)
 }
 
-/// Pins an entry's source, which takes no permission to read it.
-pub(super) fn pin(copy: EntryCopy<'_>) -> Result<Pinned, Error> {
-    let directory = copy.cx.cache().open(&copy.entry.node.source)?;
+/// Pins an entry's source, which takes no permission to read it. Whoever has its directory open
+/// passes it: there may be no descriptor left for another.
+pub(super) fn pin(copy: EntryCopy<'_>, directory: Option<&Fd>) -> Result<Pinned, Error> {
+    let Some(directory) = directory else {
+        return pin(copy, Some(&*copy.cx.cache().open(&copy.entry.node.source)?));
+    };
     let name = copy.entry.name();
-    if copy.follows() { Pinned::follow(&*directory, name) } else { Pinned::open(&*directory, name) }
+    if copy.follows() { Pinned::follow(directory, name) } else { Pinned::open(directory, name) }
 }
 
 /// Reads them without opening the source.
-pub(super) fn read_named(copy: EntryCopy<'_>) -> SourceXattrs {
+pub(super) fn read_named(copy: EntryCopy<'_>, directory: Option<&Fd>) -> SourceXattrs {
     if !copy.options.reads_xattrs() {
         return SourceXattrs::default();
     }
-    match pin(copy) {
+    match pin(copy, directory) {
         Ok(pinned) => read(copy, Object::Pinned(&pinned)),
         Err(cause) => {
             let mut found = SourceXattrs { is_incomplete: true, ..SourceXattrs::default() };

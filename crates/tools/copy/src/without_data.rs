@@ -40,7 +40,7 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
     };
     let xattrs = match &opened {
         Some(opened) => source_xattrs::read(copy, Object::Open(opened)),
-        None => source_xattrs::read_named(copy),
+        None => source_xattrs::read_named(copy, Some(directory)),
     };
     let made = match make_at_once(copy, source) {
         Some(made) => Ok(made),
