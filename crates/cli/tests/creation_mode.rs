@@ -10,12 +10,13 @@
 use std::path::Path;
 
 use haul_testkit::compare::compare_paths;
+use haul_testkit::duel::Duel;
 use haul_testkit::everything::{ACCESS_ACL, DEFAULT_ACL};
 use haul_testkit::mount::Mount;
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::spec::{EntrySpec, Spec, SpecKind, acl};
 use haul_testkit::strace::record;
-use haul_testkit::{Facts, Sandbox, needs, program, require};
+use haul_testkit::{CopyProgram, Facts, Sandbox, needs, program, require};
 
 /// File modes, used in turn in each directory.
 const MODES: [u32; 10] = [0o644, 0o600, 0o755, 0o664, 0o444, 0o777, 0, 0o4755, 0o2711, 0o640];
@@ -121,4 +122,18 @@ fn born_files_need_no_chmod() {
     let changed = calls.iter().filter(|call| call.name == "fchmod").count();
     // Eleven files and two directories.
     assert_eq!(changed, 13, "calls of fchmod");
+}
+
+/// An ACL that is inherited may deny the owner more than the umask does.
+#[test]
+fn special_files_get_no_more_than_their_directory_grants() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("setfacl"));
+    let mut duel = Duel::with_gnu(program!()).unwrap();
+    duel.umask = 0o027;
+    let scene = "mkdir g s; setfacl -d -m u::r,g::r,o::r g; mkfifo s/p; chmod 666 s/p; mknod s/n c 1 3
+        chmod 1660 s/n; mkfifo s/q; chmod 400 s/q; ln -s p s/l";
+    for options in ["-r", "-r --preserve=ownership", "-r --preserve=mode", "-r --no-preserve=mode", "-a"] {
+        let verdict = duel.run_script(&|_| Ok(()), &format!("{scene}\ncp {options} s g/t"), &[]).unwrap();
+        assert!(verdict.complaints.is_empty(), "{options}\n{}", verdict.report());
+    }
 }

@@ -1,11 +1,22 @@
-//! Directories in the target that their owner can't read.
+//! Directories that can't be read, in the source and in the target.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use haul_testkit::{Sandbox, needs, program, require};
+use haul_testkit::duel::Duel;
+use haul_testkit::needs::LANDLOCK;
+use haul_testkit::{CopyProgram, Facts, Release, Sandbox, needs, program, require};
+
+/// First release seen to leave existing and inherited ACLs in place.
+const LISTS_STAY: Release = Release(9, 7);
+
+/// Runs a script with GNU cp and with haul in turn, and asserts that nothing differs.
+fn same_as_gnu(duel: &Duel, script: &str) {
+    let verdict = duel.run_script(&|_| Ok(()), script, &[]).unwrap();
+    assert!(verdict.complaints.is_empty(), "{script}\n{}", verdict.report());
+}
 
 #[test]
 fn a_directory_that_cannot_be_read_gets_its_attributes() {
@@ -63,6 +74,93 @@ fn a_directory_that_cannot_be_searched_gets_its_attributes() {
             assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)), "{line} {mode}");
             let there = fs::metadata(sandbox.join("folder/t/d")).unwrap();
             assert_eq!((there.permissions().mode() & 0o7777, there.mtime()), (0o750, 5), "{line} {mode}");
+        }
+    }
+}
+
+/// Makes a script run as nobody, who then owns the directory.
+fn as_nobody(script: &str) -> String {
+    format!("chown 65534:65534 . && exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '{script}'")
+}
+
+/// Without the ACL, what was its mask would be the rights of the group.
+#[test]
+fn a_source_that_cannot_be_read_has_its_acls() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("setfacl"), needs::tool("setpriv"));
+    let folder = Sandbox::in_memory().unwrap();
+    let mut duel = Duel::with_gnu(program!().publish(folder.path()).unwrap()).unwrap();
+    if duel.standard.release().is_some_and(|release| release >= LISTS_STAY) {
+        duel.facts -= Facts::ATTRIBUTES;
+    }
+    let acl = "u::-wx,u:33:rwx,g::---,m::rwx,o::---";
+    for scene in [
+        format!("mkdir s; setfacl -m {acl} s"),
+        "mkdir s; setfacl -d -m u:33:rwx s; chmod 311 s".to_owned(),
+        // The target has attributes of its own.
+        format!("mkdir -p s t/s; setfacl -m {acl} s; setfacl -m u:34:rwx,g::--- t/s"),
+    ] {
+        for line in ["-a s t", "-rp s t", "-r --preserve=mode s t", "-r s t", "-aL l t/s"] {
+            same_as_gnu(&duel, &as_nobody(&format!("{scene}; mkdir -p t; ln -s s l; cp {line}")));
+        }
+    }
+    // A link to something that can't be opened.
+    for line in ["-rpL s t", "-rL --preserve=mode s t"] {
+        same_as_gnu(
+            &duel,
+            &format!("mkdir s; mkfifo p; setfacl -m u:33:rw,g::- p; ln -s ../p s/p; cp {line}"),
+        );
+    }
+}
+
+/// What isn't known to be gone from the source stays.
+#[test]
+fn a_target_keeps_the_attributes_of_a_source_that_cannot_be_read() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfacl"), needs::tool("setfattr"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let ours = ours.publish(sandbox.path()).unwrap();
+    sandbox
+        .script(
+            "mkdir -p folder/s/d folder/t/d; cd folder; setfattr -n user.k -v v s/d
+            setfacl -m u::-wx,u:33:rwx,g::---,o::--- s/d; setfacl -m u:34:rwx,g::--- t/d
+            setfattr -n user.k -v v t/d; setfattr -n user.own -v v t/d; chown -R 65534:65534 .",
+        )
+        .unwrap();
+    let run = haul_testkit::TestRun::new(ours.path()).args(["sync", "s/", "t/"]).as_nobody();
+    let outcome = run.in_folder(&sandbox.join("folder")).finish().unwrap();
+    assert_eq!(outcome.errors(), "haul sync: cannot access 's/d': Permission denied\n");
+    sandbox
+        .script(
+            "cd folder; [ \"$(getfacl -c s/d)\" = \"$(getfacl -c t/d)\" ]
+            getfattr -n user.k t/d; getfattr -n user.own t/d",
+        )
+        .unwrap();
+}
+
+/// As in a sandbox that may write there, and not list.
+#[test]
+fn a_tree_is_copied_where_nothing_can_be_listed() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::landlock(), needs::tool("setfacl"));
+    let mut duel = Duel::with_gnu(program!()).unwrap();
+    duel.environment.push(("LANDLOCK".into(), LANDLOCK.into()));
+    let scene = "mkdir -p s/d/e s/ro t; echo x >s/d/f; echo y >s/d/e/g; echo z >s/ro/h; chmod 555 s/ro
+        setfacl -m u:7:rwx s/d; setfacl -d -m u:8:r s/d; touch -d @5 s/d/e s/ro s/d s; umask 022";
+    for (umask, before) in
+        [("022", "true"), ("477", "true"), ("022", "mkdir -p n/d; setfacl -d -m u:9:r n n/d")]
+    {
+        for line in [
+            "-a s t/",
+            "-r s t/",
+            "-rp s t/n",
+            "-r --backup=numbered s t/n",
+            "-rf s t/n",
+            "-aT s n",
+            "-rpT s n",
+        ] {
+            same_as_gnu(
+                &duel,
+                &format!("{scene}; {before}; umask {umask}\npython3 -c \"$LANDLOCK\" s cp {line}"),
+            );
         }
     }
 }

@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
 use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, Owner, c_string, change_mode, change_owner};
-use haul_sys::{effective_identity, is_left_behind, link, make_directory, open, open_path, remove, rename};
+use haul_sys::{is_left_behind, link, make_directory, open, open_path, remove, rename};
 use haul_sys::{rename_across, rename_to_new, stat, stat_at, temporary_name};
 
 use crate::leftovers::sweep;
@@ -157,8 +157,10 @@ impl BackupPair {
         };
         if is_new {
             let like = stat(&*original)?;
-            if effective_identity().user == 0 {
-                change_owner(&backup, Owner { user: Some(like.owner), group: Some(like.group) })?;
+            match change_owner(&backup, Owner { user: Some(like.owner), group: Some(like.group) }) {
+                // Whoever may not give it away keeps it: the backup is worth more than its owner.
+                Err(cause) if matches!(cause.errno(), Errno::PERM | Errno::INVAL) => {}
+                outcome => outcome?,
             }
             change_mode(&backup, like.mode.or(Mode::OWNER))?;
         } else {

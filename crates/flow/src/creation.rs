@@ -86,24 +86,28 @@ impl Creation {
     }
 
     /// Opens the directory created as `name` in `directory` and gives its owner full access.
-    /// Returns it with its `stat` from before. Where others may write, it is checked and must
-    /// be empty.
+    /// Returns it with how it was opened, and its `stat` from before. Where others may write, it is
+    /// checked and must be empty.
     ///
     /// # Errors
     /// `ESTALE` if it is another entry; any other error from the kernel.
-    pub fn open_directory(&self, directory: &Fd, name: &CStr, is_shared: bool) -> Result<(Fd, Stat)> {
-        let (file, made) = match open(directory, name, Open::DIRECTORY) {
+    pub fn open_directory(&self, directory: &Fd, name: &CStr, is_shared: bool) -> Result<(Fd, Open, Stat)> {
+        match open(directory, name, Open::DIRECTORY) {
             // The umask, or a default access list, took away read permission.
             Err(cause) if cause.is(Errno::ACCESS) => {
                 let pinned = self.pin(directory, name, is_shared)?;
                 let made = pinned.stat()?;
                 pinned.change_mode(made.mode.or(Mode::OWNER))?;
                 // `.` of the pinned directory: its name may lead elsewhere by now.
-                let file = open(&pinned, c".", Open::DIRECTORY)?;
-                if is_shared && !is_empty(&file)? {
-                    return Err(stale(&made));
+                match open(&pinned, c".", Open::DIRECTORY) {
+                    // Landlock or another security module lets nobody list it. Where others may
+                    // write, only a listing shows that it is new.
+                    Err(cause) if cause.is(Errno::ACCESS) && !is_shared => {
+                        Ok((pinned.into_descriptor(), Open::SEARCH, made))
+                    }
+                    Ok(file) if is_shared && !is_empty(&file)? => Err(stale(&made)),
+                    opened => Ok((opened?, Open::DIRECTORY, made)),
                 }
-                (file, made)
             }
             outcome => {
                 let file = outcome?;
@@ -119,10 +123,9 @@ impl Creation {
                 if !made.mode.contains(Mode::OWNER) {
                     change_mode(&file, made.mode.or(Mode::OWNER))?;
                 }
-                (file, made)
+                Ok((file, Open::DIRECTORY, made))
             }
-        };
-        Ok((file, made))
+        }
     }
 
     /// Checks that an open entry of `directory` is the one created.

@@ -304,19 +304,6 @@ pub fn is_direct(file: impl AsFd) -> Result<bool> {
     )
 }
 
-/// Returns true if the descriptor is only a reference (`O_PATH`).
-///
-/// # Errors
-/// Any error from `fcntl(2)`.
-pub fn is_reference(file: impl AsFd) -> Result<bool> {
-    let file = file.as_fd();
-    gate::call(
-        Operation::Fcntl,
-        || rustix::fs::fcntl_getfl(file).map(|flags| flags.contains(OFlags::PATH)),
-        || format!("{}, F_GETFL", file.as_raw_fd()),
-    )
-}
-
 /// Target of a seek in a sparse file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {

@@ -66,9 +66,9 @@ pub use buffer::Buffer;
 pub use cached::cached_bytes;
 pub use child::{ChildOutput, Failed, Filter, Leash, Started};
 pub use data::{
-    Advice, CacheMode, Seek, advise, advise_range, allocate, copy_range, is_direct, is_reference,
-    make_blocking, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
-    stand_at, stand_at_end, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
+    Advice, CacheMode, Seek, advise, advise_range, allocate, copy_range, is_direct, make_blocking, position,
+    punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end,
+    synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back};
 pub use directory::DirectoryReader;
@@ -97,9 +97,9 @@ pub use pinned::{Pinned, has_xattrs_at};
 pub use pipe::Pipe;
 pub use posix_aio::{AioPassing, PosixAio};
 pub use process::{
-    Credentials, Usage, address_space_limit, block_signals, clock, descriptor_limit, effective_identity,
-    is_in_group, lower_priority, precise_clock, raise_descriptor_limit, set_creation_label, set_umask, umask,
-    usage, widen_descriptor_table,
+    Capabilities, Credentials, Usage, address_space_limit, block_signals, clock, descriptor_limit,
+    effective_identity, is_in_group, lower_priority, precise_clock, raise_descriptor_limit,
+    set_creation_label, set_umask, umask, usage, widen_descriptor_table,
 };
 pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};

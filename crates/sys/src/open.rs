@@ -86,6 +86,13 @@ impl Open {
         !self.flags.contains(OFlags::NOFOLLOW)
     }
 
+    /// Returns true if the descriptor is only a reference (`O_PATH`), through which nothing is read
+    /// or changed.
+    #[must_use]
+    pub const fn is_reference(self) -> bool {
+        self.flags.contains(OFlags::PATH)
+    }
+
     /// Restores an `Open` from [`Open::bits`], with mode 0.
     #[must_use]
     pub const fn of_bits(bits: u32) -> Open {

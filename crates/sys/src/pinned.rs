@@ -164,6 +164,12 @@ impl Pinned {
         )
     }
 
+    /// Returns the `O_PATH` descriptor itself.
+    #[must_use]
+    pub fn into_descriptor(self) -> Fd {
+        self.0
+    }
+
     /// Returns the descriptor, for querying its file system.
     #[must_use]
     pub fn descriptor(&self) -> &Fd {

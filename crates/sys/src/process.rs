@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use rustix::fs::{Mode as RawMode, OFlags};
 use rustix::process::{Resource, Rlimit};
+use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::data::{read_path, write_on};
 use crate::error::Result;
+use crate::interposer::interposer;
 use crate::open::{Open, open_path};
 use crate::stat::{Mode, Timestamp};
 
@@ -166,6 +168,59 @@ pub struct Credentials {
 #[must_use]
 pub fn effective_identity() -> Credentials {
     Credentials { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
+}
+
+/// The effective capabilities of the process (capabilities(7)): what it may do whatever a file's
+/// owner and mode are. In a container, root may lack some.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities(CapabilitySet);
+
+impl Capabilities {
+    /// Returns those of the calling thread.
+    #[must_use]
+    pub fn effective() -> Self {
+        // fakeroot fakes the user but not the capabilities. It is taken at its word.
+        let known = rustix::thread::capabilities(None).ok().filter(|_| interposer().is_none());
+        Self(match known {
+            Some(sets) => sets.effective,
+            None if effective_identity().user == 0 => CapabilitySet::all(),
+            None => CapabilitySet::empty(),
+        })
+    }
+
+    /// Returns true if it may read and search everything.
+    #[must_use]
+    pub fn read_all(self) -> bool {
+        self.0.intersects(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH)
+    }
+
+    /// Returns true if it may write to everything.
+    #[must_use]
+    pub fn write_all(self) -> bool {
+        self.0.contains(CapabilitySet::DAC_OVERRIDE)
+    }
+
+    /// Returns true if it may set modes and times of other users' files.
+    #[must_use]
+    pub fn change_all(self) -> bool {
+        self.0.contains(CapabilitySet::FOWNER)
+    }
+
+    /// Returns true if a file to which it writes keeps its set-id bits.
+    #[must_use]
+    pub fn keep_set_id(self) -> bool {
+        self.0.contains(CapabilitySet::FSETID)
+    }
+
+    /// Returns true if it may set an extended attribute whose name begins with `security.`.
+    #[must_use]
+    pub fn set_security(self, key: &CStr) -> bool {
+        let needed = match key == c"security.capability" {
+            true => CapabilitySet::SETFCAP,
+            false => CapabilitySet::SYS_ADMIN,
+        };
+        self.0.contains(needed)
+    }
 }
 
 /// Returns true if the process belongs to a group, so that it may give its files to it. If the list

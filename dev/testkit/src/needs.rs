@@ -10,6 +10,26 @@ use std::process::Command;
 /// A generous bound on the AIO operations of all tests that run concurrently.
 const AIO_OPERATIONS: u64 = 16_384;
 
+/// A program for `python3 -c`, with arguments `DIRECTORY COMMAND...`: runs a command that can list
+/// this directory, what is below it, and no other (landlock(7)).
+pub const LANDLOCK: &str = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(function, *arguments):
+    result = function(*arguments)
+    if result < 0:
+        sys.exit("landlock: " + os.strerror(ctypes.get_errno()))
+    return result
+READ_DIR, PATH_BENEATH, NO_NEW_PRIVS = 8, 1, 38
+CREATE, ADD, RESTRICT = 444, 445, 446
+ruleset = call(libc.syscall, CREATE, struct.pack("=Q", READ_DIR), ctypes.c_size_t(8), 0)
+directory = os.open(sys.argv[1], os.O_PATH)
+call(libc.syscall, ADD, ruleset, PATH_BENEATH, struct.pack("=Qi", READ_DIR, directory), 0)
+call(libc.prctl, NO_NEW_PRIVS, 1, 0, 0, 0)
+call(libc.syscall, RESTRICT, ruleset, 0)
+os.execvp(sys.argv[2], sys.argv[2:])
+"#;
+
 /// Checks that the test runs as root.
 #[must_use]
 pub fn root() -> Option<String> {
@@ -28,6 +48,13 @@ pub fn python_module(name: &str) -> Option<String> {
     let import = format!("import {name}");
     let has_it = Command::new("python3").args(["-c", &import]).output().is_ok_and(|it| it.status.success());
     (!has_it).then(|| format!("needs the Python module {name}"))
+}
+
+/// Checks that the kernel has Landlock with the right to list directories, and Python can use it.
+#[must_use]
+pub fn landlock() -> Option<String> {
+    let outcome = Command::new("python3").args(["-c", LANDLOCK, "/", "true"]).output();
+    (!outcome.is_ok_and(|it| it.status.success())).then(|| "needs Landlock and Python".to_owned())
 }
 
 /// Checks that this run is a full one (`HAUL_FULL=1`).

@@ -139,3 +139,24 @@ fn each_error_beside_large_files_is_reported_once() {
         scene.sandbox.script("cd folder; rm -rf t log events journal").unwrap();
     }
 }
+
+/// Whoever finishes a directory opens it as the rank did that entered it, and has its ACL.
+#[test]
+fn directories_that_cannot_be_read_get_their_attributes() {
+    require!(needs::root(), needs::tool("setfacl"), MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let scene = Scene::new();
+    for words in ["cp -aT", "cp -aT --walk=ranks", "cp -rT --preserve=mode --walk=ranks"] {
+        scene.prepare(
+            "mkdir -p s/{d,x}/{1,2,3} t/{d,x}/1; touch s/d/{1,2,3}/{a,b}; chmod 750 s/d/*; touch -d @5 s/d/*
+            setfacl -m u::-wx,u:33:rwx,g::---,o::--- s/x/*; chmod 300 t/d/1; chmod 0 t/x/1",
+        );
+        let outcome = scene.run(&format!("{words} s t"), true);
+        let mut told: Vec<_> = outcome.errors().lines().map(str::to_owned).collect();
+        told.sort();
+        let expected =
+            [1, 2, 3].map(|name| format!("haul cp: cannot access 's/x/{name}': Permission denied"));
+        assert_eq!(told, expected, "{words}");
+        let acls = |tree: &str| format!("(cd folder/{tree}; getfacl -cpR .)");
+        scene.sandbox.script(&format!("diff <{} <{}", acls("s"), acls("t"))).unwrap();
+    }
+}

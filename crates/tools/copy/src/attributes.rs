@@ -7,7 +7,8 @@
 //! Changing the owner clears capabilities and set-id bits, so it comes first. The mode may remove
 //! the permission to set xattrs, so it comes after them. Every step before the last changes the
 //! times. A copy whose owner could not be set gets no set-id bits; if that is an error, it gets
-//! nothing but the times.
+//! nothing but the times. Without the capability to change other users' files, the times come first:
+//! the owner takes the right away.
 //!
 //! Invariant: between creation and the last step nobody has more access to the copy than its final
 //! mode grants (tests: the audit, and GNU's permission races).
@@ -98,10 +99,9 @@ impl<'a> NewAttributes<'a> {
             return self.give_times();
         }
         // GNU sets the times first and goes no further if that fails, as it must for another user's
-        // file: one message, not one for each attribute.
-        let user = self.copier.process.user;
-        let is_foreign = user != 0 && self.before.is_some_and(|before| before.owner != user);
-        if is_foreign && self.copier.options.require_preserve && !self.give_times() {
+        // file: one message, not one for each attribute. Nor may they be set once it is given away.
+        let has_times = self.is_or_becomes_foreign() && self.copier.options.require_preserve;
+        if has_times && !self.give_times() {
             return false;
         }
         let mut mode = self.stat.mode;
@@ -113,7 +113,9 @@ impl<'a> NewAttributes<'a> {
                 OwnerResult::Failed => {
                     // GNU has set them before the owner. Like GNU, leave the mode as narrow as
                     // it is.
-                    self.give_times();
+                    if !has_times {
+                        self.give_times();
+                    }
                     return false;
                 }
             }
@@ -131,7 +133,16 @@ impl<'a> NewAttributes<'a> {
                 false => self.give_mode(mode),
             };
         }
-        done & self.give_times()
+        done & (has_times || self.give_times())
+    }
+
+    /// True if another user owns the target before or after this, whose files this process may not
+    /// change.
+    fn is_or_becomes_foreign(&self) -> bool {
+        let is_foreign = |stat: &Stat| stat.owner != self.copier.process.user;
+        let gets_owner = self.copier.options.preserves(Preserve::OWNERSHIP);
+        !self.copier.capabilities.change_all()
+            && (self.before.is_some_and(is_foreign) || gets_owner && is_foreign(self.stat))
     }
 
     fn give_times(&self) -> bool {

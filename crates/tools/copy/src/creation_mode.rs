@@ -82,7 +82,7 @@ pub(super) fn new_file_mode(copier: &Copier, source: &Stat) -> Mode {
 /// True if this user can open a file of their own by its name.
 #[cfg(feature = "distributed")]
 pub(super) fn is_open_to_owner(copier: &Copier, mode: Mode) -> bool {
-    copier.process.user == 0 || mode.contains(OWNER_ACCESS)
+    copier.capabilities.write_all() || mode.contains(OWNER_ACCESS)
 }
 
 /// Lets the owner of a file with mode `mode` open it by its name. Returns the mode to restore

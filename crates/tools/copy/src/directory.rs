@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use haul_flow::{Context, Creation, DirNode, Enter, EntryOutcome, FlowKind, OpenDir, Problem, is_shared};
 use haul_sys::{Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
-use haul_sys::{change_mode, is_reference, make_directory, open, stat};
+use haul_sys::{make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
 use super::creation_mode;
@@ -27,12 +27,13 @@ use super::place::{self, ClearedPlace, TargetPlace};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
-use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
 
 /// A target directory that was created or found.
 struct Ready {
     fd: Arc<Fd>,
+    /// How `fd` was opened: for searching only if it can't be read.
+    how: Open,
     stat: Stat,
     is_new: bool,
     /// True if an interrupted run with the same journal made it.
@@ -43,9 +44,9 @@ struct Ready {
 
 impl Ready {
     /// One that this run has made.
-    fn made(fd: Fd, stat: Stat) -> Self {
+    fn made(fd: Fd, how: Open, stat: Stat) -> Self {
         let fd = Arc::new(fd);
-        Self { fd, stat, is_new: true, is_unfinished: false, working_mode: None }
+        Self { fd, how, stat, is_new: true, is_unfinished: false, working_mode: None }
     }
 
     /// Its `stat` with the mode it has now.
@@ -95,14 +96,15 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
     copy.count(EntryOutcome::Directory);
     let xattrs = match opened.source {
         Ok(source) => source_xattrs::read(copy, FileRef::Open(source)),
-        Err(_) => SourceXattrs::default(),
+        // Like GNU, which reads them by name: that takes no permission to read the directory.
+        Err(_) => source_xattrs::read_named(copy, None),
     };
-    let follow = !ready.is_new && !looks_at_link(copy.options, FileType::Directory);
-    let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
-    let gives_access_list = gives_access_list(copy.options, &ready.fd);
+    let pinned = pinned(&ready.fd, ready.how);
+    let gives_access_list =
+        gives_access_list(copy.options, pinned.as_ref().map_or(FileRef::Open(&ready.fd), FileRef::Pinned));
     let held = copy.cx.cache().hold_shown(
         (&above.held, copy.target_name()),
-        how,
+        ready.how,
         ready.stat.identity,
         Some(Arc::clone(&ready.fd)),
         copy.shown_directory(),
@@ -257,7 +259,7 @@ fn make_new_directory(
     let opened = creation.open_directory(parent, name, copy.entry.node.own.is_shared);
     // `stat` has the mode it was created with, so that finishing knows the effect of the umask
     // and the parent.
-    Ok(opened.map(|(fd, stat)| Ready::made(fd, stat)).map_err(|cause| {
+    Ok(opened.map(|(fd, how, stat)| Ready::made(fd, how, stat)).map_err(|cause| {
         let kind = match cause.operation() {
             Operation::Fchmod => CopyKind::SettingPermissions,
             _ => CopyKind::CannotStat,
@@ -269,13 +271,14 @@ fn make_new_directory(
 fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem> {
     let name = copy.target_name();
     let follow = !looks_at_link(copy.options, FileType::Directory);
-    let how = |how: Open| if follow { how.following() } else { how };
-    let fd = match open(parent, name, how(Open::DIRECTORY)) {
+    let [read, search] =
+        [Open::DIRECTORY, Open::SEARCH].map(|how| if follow { how.following() } else { how });
+    let opened = match open(parent, name, read) {
         // A directory may be writable without being readable.
-        Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, how(Open::SEARCH)),
-        outcome => outcome,
+        Err(cause) if cause.is(Errno::ACCESS) => open(parent, name, search).map(|fd| (fd, search)),
+        outcome => outcome.map(|fd| (fd, read)),
     };
-    let fd = fd.map_err(|cause| copy.problem(CopyKind::CannotStat, cause))?;
+    let (fd, how) = opened.map_err(|cause| copy.problem(CopyKind::CannotStat, cause))?;
     if follow && copy.copier.made_links.has(parent, name) {
         let problem = Problem::new(CopyKind::JustCreatedLink);
         return Err(problem.naming(copy.entry.path()).naming(copy.target_path()));
@@ -284,47 +287,48 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
     let is_unfinished =
         copy.entry.node.own.holds_unfinished() || journaled::is_unfinished(copy.copier, &stat);
     let working_mode = match is_unfinished || copy.options.existing.update.syncs() {
-        true => make_writable(copy.copier, &fd, &stat),
+        true => make_writable(copy.copier, &fd, how, &stat),
         false => None,
     };
     // Where it couldn't be read, or searched, it can now.
-    let fd = match working_mode.map(|_| open(parent, name, how(Open::DIRECTORY))) {
-        Some(Ok(again)) if haul_sys::stat(&again).is_ok_and(|now| now.identity == stat.identity) => again,
-        _ => fd,
+    let (fd, how) = match working_mode.map(|_| open(parent, name, read)) {
+        Some(Ok(again)) if haul_sys::stat(&again).is_ok_and(|now| now.identity == stat.identity) => {
+            (again, read)
+        }
+        _ => (fd, how),
     };
-    Ok(Ready { fd: Arc::new(fd), stat, is_new: false, is_unfinished, working_mode })
+    Ok(Ready { fd: Arc::new(fd), how, stat, is_new: false, is_unfinished, working_mode })
 }
 
-/// Gives an ordinary user all permissions in an existing directory of theirs: one of a tree that is
-/// kept equal to another, as rsync does, or one that an interrupted run made. Returns the mode it
-/// has then; `None` if it is unchanged.
-pub(super) fn make_writable(copier: &Copier, directory: &Fd, there: &Stat) -> Option<Mode> {
-    let user = copier.process.user;
+/// Gives a user who needs permissions all of them in an existing directory of theirs: one of a tree
+/// that is kept equal to another, as rsync does, or one that an interrupted run made. Returns the
+/// mode it has then; `None` if it is unchanged.
+pub(super) fn make_writable(copier: &Copier, directory: &Fd, how: Open, there: &Stat) -> Option<Mode> {
     let mode = there.mode.or(Mode::OWNER);
-    let lacks_permission = user != 0 && there.owner == user && mode != there.mode;
+    let is_own = there.owner == copier.process.user;
+    let lacks_permission = !copier.capabilities.write_all() && is_own && mode != there.mode;
     if !lacks_permission {
         return None;
     }
     // A failure here repeats in the directory, and is reported there.
-    let changed = match is_reference(directory) {
-        Ok(true) => Pinned::of(directory).and_then(|pinned| pinned.change_mode(mode)),
-        _ => change_mode(directory, mode),
-    };
-    changed.is_ok().then_some(mode)
+    let pinned = pinned(directory, how);
+    let object = pinned.as_ref().map_or(FileRef::Open(directory), FileRef::Pinned);
+    object.change_mode(mode).is_ok().then_some(mode)
 }
 
-/// True for an existing directory that a sync makes accessible to its owner, an ordinary user.
+/// True for an existing directory that a sync makes accessible to its owner.
 pub(super) fn may_be_opened(copy: EntryCopy<'_>, there: &Stat) -> bool {
-    let user = copy.copier.process.user;
-    user != 0 && there.owner == user && copy.options.existing.update.syncs()
+    let copier = copy.copier;
+    !copier.capabilities.write_all()
+        && there.owner == copier.process.user
+        && copy.options.existing.update.syncs()
 }
 
-/// Pins an existing directory that can't be read: it is open for resolving names only, and such a
-/// descriptor changes nothing. `None` for any other.
-fn pinned(copier: &Copier, directory: &Fd) -> Option<Pinned> {
-    let is_reference = copier.process.user != 0 && is_reference(directory).unwrap_or(false);
+/// Pins a directory that can't be read: it is open for resolving names only, and such a descriptor
+/// changes nothing. `None` for any other.
+fn pinned(directory: &Fd, how: Open) -> Option<Pinned> {
     // Not by its name `.`, which takes the right to search it.
-    is_reference.then(|| Pinned::of(directory).ok()).flatten()
+    how.is_reference().then(|| Pinned::of(directory).ok()).flatten()
 }
 
 /// Mode a directory gets at the end if the source's is not preserved. For a new one it is the
@@ -364,7 +368,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
     match cx.cache().open(&own.held) {
         Ok(_) if keeps_its_own => {}
         Ok(fd) => {
-            let pinned = made.before.as_ref().and_then(|_| pinned(copier, &fd));
+            let pinned = pinned(&fd, own.held.how());
             // The mode of one that an earlier run made is due as in the run that makes it.
             let is_as_new = made.is_unfinished && !copier.options.preserves(Preserve::MODE);
             let attributes = NewAttributes {

@@ -68,7 +68,7 @@ use haul_flow::{
     EntryFailure, Finished, FlowKind, Handled, LinkTable, OpenDir, OpenFile, OpenSource, Plan, Policy, Probe,
     Problem, Reported, Room, Start, Tool, Write, is_shared,
 };
-use haul_sys::{Credentials, EntryType, Errno, Error, FileContexts, Mode, Stat, stat};
+use haul_sys::{Capabilities, Credentials, EntryType, Errno, Error, FileContexts, Mode, Stat, stat};
 
 pub use kind::CopyKind;
 pub use options::{
@@ -114,6 +114,7 @@ pub struct Copier {
     /// Where the copy waits for room (`--on-full=pause`).
     room: Option<Room>,
     process: Credentials,
+    capabilities: Capabilities,
     umask: Mode,
     offload_bytes: u64,
     links: LinkTable<Entry<Copier>, LinkedName>,
@@ -186,6 +187,7 @@ impl Copier {
             options,
             cancel,
             process: haul_sys::effective_identity(),
+            capabilities: Capabilities::effective(),
             umask: haul_sys::umask(),
             offload_bytes: OFFLOAD_BYTES,
             links: LinkTable::new(),

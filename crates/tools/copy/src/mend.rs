@@ -86,9 +86,10 @@ impl Differences {
     }
 }
 
-/// True unless only root can set an xattr, such as capabilities.
+/// True unless this process lacks the capability to set an xattr.
 fn may_set(copier: &Copier, key: &CStr) -> bool {
-    copier.process.user == 0 || key == SECURITY_LABEL || !key.to_bytes().starts_with(b"security.")
+    let is_secured = key != SECURITY_LABEL && key.to_bytes().starts_with(b"security.");
+    !is_secured || copier.capabilities.set_security(key)
 }
 
 /// True for the xattrs that are ACLs.
@@ -216,13 +217,8 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
     if !copy.options.reads_xattrs() {
         return Ok(SourceXattrs::default());
     }
-    let pin = || {
-        let directory = copy.cx.cache().open(&copy.entry.node.source)?;
-        let name = copy.entry.name();
-        if copy.follows() { Pinned::follow(&*directory, name) } else { Pinned::open(&*directory, name) }
-    };
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
-    let source = pin().map_err(cannot_stat)?;
+    let source = source_xattrs::pin(copy, None).map_err(cannot_stat)?;
     Ok(source_xattrs::read(copy, FileRef::Pinned(&source)))
 }
 

@@ -310,20 +310,21 @@ fn give_attributes(
     (directory, name, creation): (&Fd, &CStr, Creation),
     source: &Stat,
 ) -> Result<bool, Error> {
-    let plain = source.mode.without(copy.copier.umask);
-    let made_with =
-        source.mode.without(creation_mode::omitted(copy.copier, source.kind)).without(copy.copier.umask);
-    let plain_mode = match copy.options.default_mode {
-        true => Some(default_mode(source.kind).without(copy.copier.umask)),
-        false => (plain != made_with).then_some(plain),
-    };
-    let gets_mode = plain_mode.is_some() && source.kind != FileType::Symlink;
+    let omitted =
+        source.mode.and(creation_mode::omitted(copy.copier, source.kind)).without(copy.copier.umask);
+    let gets_mode = source.kind != FileType::Symlink && (copy.options.default_mode || !omitted.is_empty());
     let keeps = copy.options.preserve.difference(Preserve::LINKS);
     if keeps.is_empty() && !copy.options.reads_xattrs() && !gets_mode {
         return Ok(true);
     }
     let pinned = creation.pin(directory, name, copy.entry.node.own.is_shared)?;
-    let xattrs = source_xattrs::read_named(copy, (source_directory, copy.entry.name()));
+    let plain_mode = match copy.options.default_mode {
+        true => Some(default_mode(source.kind).without(copy.copier.umask)),
+        false if !gets_mode || copy.options.preserves(Preserve::MODE) => None,
+        // An inherited ACL may have denied more than the umask.
+        false => Some(pinned.stat()?.mode.or(omitted)),
+    };
+    let xattrs = source_xattrs::read_named(copy, Some(source_directory));
     let object = FileRef::Pinned(&pinned);
     Ok(NewAttributes { plain_mode, ..NewAttributes::of(copy, object, source, &xattrs) }.give())
 }

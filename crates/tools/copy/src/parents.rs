@@ -148,7 +148,7 @@ impl<'a> Parents<'a> {
         let there = stat(&fd)?;
         if journaled::is_unfinished(self.copier, &there) {
             self.unfinished.insert(there.identity, there.mode);
-            directory::make_writable(self.copier, &fd, &there);
+            directory::make_writable(self.copier, &fd, how, &there);
         }
         Ok(self.hold(above, component, how, (there.identity, fd)))
     }
@@ -250,7 +250,7 @@ impl<'a> Parents<'a> {
         made.map_err(problem(CopyKind::CannotMakeParent))?;
         self.print_created(component);
         let opened = creation.open_directory(&directory, &component.name, is_shared);
-        let (fd, made) = opened.map_err(|cause| match cause.operation() {
+        let (fd, _, made) = opened.map_err(|cause| match cause.operation() {
             Operation::Fchmod => problem(CopyKind::SettingPermissions)(cause),
             _ if cause.is(Errno::STALE) => replaced(component),
             _ => problem(CopyKind::ParentAttributes)(cause),

@@ -23,15 +23,12 @@ pub(super) fn read(copy: EntryCopy<'_>, source: FileRef<'_>) -> SourceXattrs {
     }
     let names = match source.list_xattrs() {
         Ok(names) => names,
-        // Without `/proc` nothing is listed through an `O_PATH` descriptor.
-        Err(cause) if cause.is(Errno::BADF) || cause.is(Errno::NOENT) => {
-            return read_without_proc(copy, source).unwrap_or_else(|| {
-                cannot_list(copy, cause);
-                found.is_incomplete = true;
-                found
-            });
-        }
         Err(cause) => {
+            // Without `/proc` nothing is listed through an `O_PATH` descriptor.
+            let may_lack_proc = cause.is(Errno::BADF) || cause.is(Errno::NOENT);
+            if may_lack_proc && let Some(found) = read_without_proc(copy, source) {
+                return found;
+            }
             // GNU cp doesn't list the ACLs, nor does it mind if a sandbox lacks the call.
             let is_refused = matches!(cause.errno(), Errno::NOSYS | Errno::PERM);
             found.is_incomplete = true;
@@ -133,16 +130,31 @@ pub(super) fn is_copied(
     (is_wanted && !copier.layouts.is_account(file, key)).then_some(action)
 }
 
-/// Reads them without opening the source, which is `name` in `directory`.
-pub(super) fn read_named(copy: EntryCopy<'_>, (directory, name): (&Fd, &CStr)) -> SourceXattrs {
+/// Pins an entry's source, which takes no permission to read it. Whoever has its directory open
+/// passes it: there may be no descriptor left for another.
+pub(super) fn pin(copy: EntryCopy<'_>, directory: Option<&Fd>) -> Result<Pinned, Error> {
+    let Some(directory) = directory else {
+        return pin(copy, Some(&*copy.cx.cache().open(&copy.entry.node.source)?));
+    };
+    let name = copy.entry.name();
+    if copy.follows() { Pinned::follow(directory, name) } else { Pinned::open(directory, name) }
+}
+
+/// Reads them without opening the source.
+pub(super) fn read_named(copy: EntryCopy<'_>, directory: Option<&Fd>) -> SourceXattrs {
     if !copy.options.reads_xattrs() {
         return SourceXattrs::default();
     }
-    match Pinned::open(directory, name) {
+    match pin(copy, directory) {
         Ok(pinned) => read(copy, FileRef::Pinned(&pinned)),
         Err(cause) => {
-            cannot_list(copy, cause);
-            SourceXattrs { is_incomplete: true, ..SourceXattrs::default() }
+            let mut found = SourceXattrs { is_incomplete: true, ..SourceXattrs::default() };
+            if copy.options.preserves(Preserve::MODE) {
+                lack_permissions(&mut found, copy, cause);
+            } else {
+                cannot_list(copy, cause);
+            }
+            found
         }
     }
 }
@@ -192,16 +204,14 @@ pub(super) fn report_uncopied(
     problem: Problem,
     cause: Error,
 ) -> bool {
-    // `user.*` requires write permission, which a user may lack on a copy of their own;
-    // reading works.
-    let may_not_write =
-        copier.process.user != 0 && cause.is(Errno::ACCESS) && cause.operation() == Operation::Fsetxattr;
+    // `user.*` requires write permission, which a user may lack on a copy of their own, and read
+    // permission, which a directory may lack that is copied without its entries.
+    let may_not = cause.is(Errno::ACCESS) && cause.operation() != Operation::Flistxattr;
     let is_unsupported = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
     let cannot_hold = cause.operation() == Operation::Fsetxattr
         && matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::INVAL | Errno::RANGE | Errno::TOOBIG)
         && !copier.options.report_lost_xattrs;
-    let cannot = may_not_write || is_unsupported || cannot_hold;
-    if cannot && !copier.options.require_xattr {
+    if (may_not || is_unsupported || cannot_hold) && !copier.options.require_xattr {
         let telling = !copier.options.reduce_diagnostics && !cause.is(Errno::OPNOTSUPP);
         if telling || copier.options.attributes_only {
             cx.problem(problem.because(cause).as_warning());

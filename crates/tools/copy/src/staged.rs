@@ -202,8 +202,8 @@ fn inherit(copy: EntryCopy<'_>, (existing, before): (&Fd, &Stat), new: &Fd) -> R
         }
     }
     // The kernel does the same when a process without CAP_FSETID writes to a file.
-    let kept = if copy.copier.process.user == 0 { before.mode } else { before.mode.without(Mode::SET_ID) };
-    change_mode(new, kept)
+    let keeps = copy.copier.capabilities.keep_set_id();
+    change_mode(new, if keeps { before.mode } else { before.mode.without(Mode::SET_ID) })
 }
 
 fn create_incomplete(

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{DirCache, DirHandle, Entry, lock};
-use haul_sys::{Error, Fd, FileRef, Identity, Mode, Pinned, Stat, XattrNames, list_xattrs, stat_at};
+use haul_sys::{Error, Fd, FileRef, Identity, Mode, Pinned, Stat, stat_at};
 
 use super::Copier;
 use super::object::DEFAULT_ACCESS_LIST;
@@ -215,12 +215,6 @@ impl TargetDirectory {
         }
     }
 
-    /// True if a symbolic link in its place is followed.
-    #[cfg(feature = "distributed")]
-    pub(super) fn follows(&self) -> bool {
-        self.held.follows()
-    }
-
     /// True if this run made it.
     pub(super) fn is_new(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made.before.is_none())
@@ -262,8 +256,8 @@ pub(super) fn target_path(entry: &Entry<Copier>) -> Vec<u8> {
 }
 
 /// True if new entries of a directory inherit an ACL. Checked only if modes are preserved.
-pub(super) fn gives_access_list(options: &CopyOptions, directory: &Fd) -> bool {
-    options.preserves(Preserve::MODE) && has_default_list(list_xattrs(directory), FileRef::Open(directory))
+pub(super) fn gives_access_list(options: &CopyOptions, directory: FileRef<'_>) -> bool {
+    options.preserves(Preserve::MODE) && has_default_list(directory)
 }
 
 /// The same for a directory that operands are copied to, whose handle only allows lookups.
@@ -273,12 +267,11 @@ pub(super) fn gives_operands_access_list(
     held: &Arc<DirHandle>,
 ) -> bool {
     let pin = || cache.open(held).and_then(|place| Pinned::open(&*place, c"."));
-    let has_one = |pinned: Pinned| has_default_list(pinned.list_xattrs(), FileRef::Pinned(&pinned));
-    options.preserves(Preserve::MODE) && pin().is_ok_and(has_one)
+    options.preserves(Preserve::MODE) && pin().is_ok_and(|pinned| has_default_list(FileRef::Pinned(&pinned)))
 }
 
-fn has_default_list(names: Result<XattrNames, Error>, directory: FileRef<'_>) -> bool {
-    match names {
+fn has_default_list(directory: FileRef<'_>) -> bool {
+    match directory.list_xattrs() {
         Ok(names) => names.iter().any(|key| key == DEFAULT_ACCESS_LIST),
         Err(_) => directory.get_xattr(DEFAULT_ACCESS_LIST).is_ok(),
     }

@@ -39,7 +39,7 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
     };
     let xattrs = match &opened {
         Some(opened) => source_xattrs::read(copy, FileRef::Open(opened)),
-        None => source_xattrs::read_named(copy, (directory, copy.entry.name())),
+        None => source_xattrs::read_named(copy, Some(directory)),
     };
     let made = match make_at_once(copy, source) {
         Some(made) => Ok(made),
@@ -136,10 +136,11 @@ fn must_open(copy: EntryCopy<'_>, source: &Stat) -> Option<Open> {
     must.then_some(how)
 }
 
-/// True if the mode alone shows that this process may read a file.
+/// True if the mode alone shows that this process may read a file. Root proves nothing: a container
+/// may lack the capability, and an NFS server may not trust it.
 fn may_surely_read(copier: &Copier, source: &Stat) -> bool {
     let own = source.owner == copier.process.user && source.mode.contains(Mode::OWNER_READ);
-    copier.process.user == 0 || own || source.mode.contains(Mode::READ)
+    own || source.mode.contains(Mode::READ)
 }
 
 fn unclosed(path: Vec<u8>, cause: Error) -> Problem {

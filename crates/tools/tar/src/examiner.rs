@@ -10,8 +10,8 @@ use haul_flow::{
     Context, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, OpenDir, Plan, Problem, Reported, Tool,
 };
 use haul_sys::{
-    Credentials, EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, Seek, Stat, open,
-    read_link, seek, stat, stat_at, stat_path,
+    Capabilities, Credentials, EntryType, Errno, Error, Fd, FileType, Identity, Mode, Open, Pinned, Seek,
+    Stat, open, read_link, seek, stat, stat_at, stat_path,
 };
 
 use super::TarKind;
@@ -46,6 +46,7 @@ pub(super) struct Examiner {
     xattrs: XattrSelection,
     pub(super) prefixes: PrefixReporter,
     process: Credentials,
+    capabilities: Capabilities,
     archive: Option<Identity>,
 }
 
@@ -59,6 +60,7 @@ impl Examiner {
             xattrs: XattrSelection::new(&options),
             prefixes: PrefixReporter::new(options.confinement),
             process: haul_sys::effective_identity(),
+            capabilities: Capabilities::effective(),
             archive,
             options,
         }
@@ -138,10 +140,10 @@ impl Examiner {
     }
 
     /// True if the mode suggests that the file is unreadable, so that opening it is worth a call:
-    /// by its owner bits if it is ours, else by those of group and others. Root reads everything.
+    /// by its owner bits if it is ours, else by those of group and others.
     fn may_be_unreadable(&self, stat: &Stat) -> bool {
         let readable = if stat.owner == self.process.user { Mode::new(0o400) } else { Mode::new(0o044) };
-        self.process.user != 0 && !stat.mode.contains(readable)
+        !self.capabilities.read_all() && !stat.mode.contains(readable)
     }
 
     /// Reads the extended attributes and access lists that were requested.

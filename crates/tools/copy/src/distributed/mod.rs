@@ -88,8 +88,8 @@ impl PackedHandle {
 #[derive(Serialize, Deserialize)]
 struct EnteredTarget {
     identity: Identity,
-    /// True if a symbolic link in its place is followed.
-    follow: bool,
+    /// How it is opened ([`Open::bits`]).
+    how: u32,
     made: MadeDirectory,
     gives_access_list: bool,
     /// The same directory in earlier copies.
@@ -102,7 +102,7 @@ fn pack_entered(own: &TargetDirectory) -> Vec<u8> {
     let (identity, gives_access_list) = (own.held.identity(), own.gives_access_list);
     let earlier = earlier::found_below(&own.earlier);
     // The fields of an [`EnteredTarget`], in order, without copying them.
-    let packed = (identity, own.follows(), made, gives_access_list, earlier);
+    let packed = (identity, own.held.how().bits(), made, gives_access_list, earlier);
     postcard::to_allocvec(&packed).unwrap_or_default()
 }
 
@@ -336,7 +336,7 @@ impl Distributed for Copier {
         packed: &[u8],
     ) -> Option<TargetDirectory> {
         let above = &entry.node.own;
-        let EnteredTarget { identity, follow, made, gives_access_list, earlier } =
+        let EnteredTarget { identity, how, made, gives_access_list, earlier } =
             match postcard::from_bytes(packed) {
                 Ok(entered) => entered,
                 Err(_) => {
@@ -354,9 +354,8 @@ impl Distributed for Copier {
             cx.problem(Problem::new(CopyKind::ReplacedWhileMade).naming(target_path(entry)));
             return None;
         }
-        let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
         let place = (&above.held, target_name(entry));
-        let held = cx.cache().hold_shown(place, how, identity, None, None);
+        let held = cx.cache().hold_shown(place, Open::of_bits(how), identity, None, None);
         let is_shared = made.before.is_some_and(|before| is_shared(&before, self.process.user));
         Some(TargetDirectory {
             held,

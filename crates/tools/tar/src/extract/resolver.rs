@@ -315,7 +315,7 @@ impl Resolver {
     ) -> Result<Arc<MemberDir>, Error> {
         let is_shared = above.is_shared(directory);
         let is_traced = is_shared && self.following != Following::Anywhere;
-        let (fd, made) = creation.open_directory(directory, name, is_shared).inspect_err(|cause| {
+        let (fd, how, made) = creation.open_directory(directory, name, is_shared).inspect_err(|cause| {
             if is_traced && cause.is(Errno::STALE) {
                 self.new.refuse(path_hash);
             }
@@ -323,8 +323,8 @@ impl Resolver {
         if is_traced && !self.new.record(path_hash, &made) {
             return Err(stale(name));
         }
-        let held = cache.hold(&above.held, name, Open::DIRECTORY, made.identity, Some(Arc::new(fd)));
-        Ok(MemberDir::new(held, path_hash, true, true))
+        let held = cache.hold(&above.held, name, how, made.identity, Some(Arc::new(fd)));
+        Ok(MemberDir::new(held, path_hash, !how.is_reference(), true))
     }
 
     /// Returns a handle of an existing directory.
@@ -341,9 +341,8 @@ impl Resolver {
         if self.following != Following::Anywhere && !self.new.admits(path_hash, identity) {
             return Err(stale(name));
         }
-        let is_readable = how != Open::SEARCH && how != Open::SEARCH.following();
         let held = cache.hold(above, name, how, identity, Some(Arc::new(fd)));
-        Ok(MemberDir::new(held, path_hash, is_readable, false))
+        Ok(MemberDir::new(held, path_hash, !how.is_reference(), false))
     }
 
     /// Enters a directory that was just made or found in `above`: the next members may be in it.

@@ -1,0 +1,115 @@
+//! Root without all its capabilities, as in a container: permission decides, not the user.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use haul_testkit::duel::Duel;
+use haul_testkit::{CopyProgram, Facts, Release, needs, program, require};
+
+use scene::Scene;
+
+/// Sets of capabilities that root lacks.
+const LACKS: [&str; 3] = ["-dac_override,-dac_read_search", "-fowner", "-all"];
+
+/// First release seen to leave existing and inherited ACLs in place.
+const LISTS_STAY: Release = Release(9, 7);
+
+/// Scenes and the command lines that run in each.
+const CASES: [(&str, &str); 9] = [
+    // An existing directory that can't be read.
+    (
+        "mkdir -p s/d t/s; echo x >s/d/f; chmod 755 s; touch -d @5 s; chmod 300 t/s",
+        "-a s t | -rp s t | -r --preserve=mode s t | -r s t",
+    ),
+    // One that can't be searched, with ACLs.
+    (
+        "mkdir -p s/d t/s/d; setfacl -m u:8:r s/d; setfacl -d -m u:7:r t/s/d; touch -d @5 s/d; chmod 0 t/s/d",
+        "-a s t | -rp s t | -r --preserve=mode s t",
+    ),
+    ("echo x >s; chmod 0 s", "--attributes-only s t | --attributes-only -p s t | -p s t"),
+    ("echo x >s; chown 7:7 s; chmod 640 s", "--attributes-only s t | --attributes-only -p s t | -p s t"),
+    ("mkdir -p s t/s; setfattr -n user.k -v v s; chmod 555 t/s", "-a s t | -rp s t"),
+    (
+        "mkdir s t; echo a >s/a; touch -d @5 s/a; echo b >t/a; chown 7 t/a; chmod 666 t/a",
+        "-p s/a t/a | -a s/a t/a | --preserve=mode s/a t/a | --preserve=timestamps s/a t/a",
+    ),
+    (
+        "mkdir -p s/d t/d; touch -d @5 s/d; chown 7 t/d; chmod 777 t/d",
+        "-a s/d t | -rp s/d t | -r --preserve=mode s/d t",
+    ),
+    ("echo a >s; echo b >t; chmod 444 t", "s t | -f s t"),
+    // A source that can't be read.
+    (
+        "mkdir s; echo x >s/f; setfacl -m u::-wx,u:33:rwx,g::---,o::--- s; setfacl -d -m u:34:r s",
+        "-a s t | -rp s t | -r --preserve=mode s t | -r s t",
+    ),
+];
+
+#[test]
+fn root_without_capabilities_copies_as_gnu_does() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("setpriv"), needs::tool("setfacl"));
+    let mut duel = Duel::with_gnu(program!()).unwrap();
+    if duel.standard.release().is_some_and(|release| release >= LISTS_STAY) {
+        duel.facts -= Facts::ATTRIBUTES;
+    }
+    let mut failures = Vec::new();
+    for (scene, lines) in CASES {
+        for line in lines.split(" | ") {
+            for lacks in LACKS {
+                let script = format!("{scene}\nexec setpriv --bounding-set={lacks} cp {line}");
+                let verdict = duel.run_script(&|_| Ok(()), &script, &[]).unwrap();
+                if !verdict.complaints.is_empty() {
+                    failures.push(format!("{lacks}: {scene}; cp {line}\n{}", verdict.report()));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// As the kernel clears the bits of a file that such a process writes to.
+#[test]
+fn a_replaced_file_keeps_its_set_id_bits_only_if_this_process_may_set_them() {
+    require!(program!().needs_haul(), needs::root(), needs::tool("setpriv"));
+    for (lacks, mode) in [("-all", 0o755), ("-fsetid", 0o755), ("-dac_override", 0o4755)] {
+        // Writing to the new file would clear them too.
+        for (option, content) in [("", "a"), ("--atomic", "a"), ("", ""), ("--atomic", "")] {
+            let scene = Scene::of(&format!("printf '{content}' >s; echo b >t; chmod 4755 t"));
+            scene.script(&format!("setpriv --bounding-set={lacks} \"$HAUL\" cp {option} s t"));
+            let there = fs::metadata(scene.path().join("t")).unwrap().permissions().mode();
+            assert_eq!(there & 0o7777, mode, "{lacks} {option} {content:?}");
+        }
+    }
+}
+
+#[test]
+fn root_without_capabilities_keeps_trees_equal() {
+    require!(program!().needs_haul(), needs::root(), needs::tool("setpriv"), needs::tool("setcap"));
+    for (scene, lacks, line) in [
+        ("mkdir -p s/d t/d; echo 1 >s/d/f; chmod 555 s/d t/d", "-dac_override", "s t"),
+        (
+            "mkdir -p s/d t/d; echo 1 >s/d/f; chmod 755 s/d; chmod 0 t/d",
+            "-dac_override,-dac_read_search",
+            "s t",
+        ),
+        // What can't be set is no difference.
+        ("mkdir s; echo 1 >s/f; setcap cap_chown=p s/f", "-setfcap", "s t"),
+        ("mkdir s; echo 1 >s/f; setfattr -n security.k -v v s/f", "-sys_admin", "s t"),
+        // Nor does a backup depend on its owner.
+        (
+            "mkdir -p s/d t/d; echo 1 >t/d/f; echo 22 >s/d/f; chmod 777 t/d; chown 7:7 t/d",
+            "-chown",
+            "--no-preserve=ownership --backup-dir=../kept s t",
+        ),
+    ] {
+        let scene = Scene::of(scene);
+        let sync = format!("setpriv --bounding-set={lacks} \"$HAUL\" sync -i {line}");
+        assert!(!scene.script(&sync).is_empty(), "{lacks}");
+        assert_eq!(scene.script("diff -r s t"), "");
+        assert_eq!(scene.script(&sync), "", "{lacks}");
+    }
+}
