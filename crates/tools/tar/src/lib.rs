@@ -63,6 +63,6 @@ pub use kind::TarKind;
 pub use list::list;
 pub use options::{
     Archive, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder, ModeChange,
-    Named, Operation, Options, Ownership, Represented,
+    ModeOperator, ModePermissions, Named, Operation, Options, Ownership, Represented,
 };
 pub use positioned_writer::PositionedWriter;
