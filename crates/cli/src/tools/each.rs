@@ -168,6 +168,10 @@ impl Line {
         if self.batch.is_some() && self.block.is_some() {
             return Err(Error::Exclusive { flag: "--batch", other: "--block" });
         }
+        // A block is part of a file's content.
+        if self.block.is_some() && self.kinds.is_some_and(|kinds| kinds != Kinds::FILES) {
+            return Err(Error::Exclusive { flag: "--block", other: "--type" });
+        }
         // Which files share a command depends on who finds them first.
         if self.batch.is_some_and(|batch| batch > 1) && self.sorted {
             return Err(Error::Exclusive { flag: "--batch", other: "--sort" });
