@@ -4,12 +4,12 @@ mod flags;
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::{io, iter};
 
 use haul_flow::{Config, EntryReport, Line as Told, Problem, Report, RunInfo, Severity, SlowRank, Tally};
 use haul_grep::{
@@ -24,7 +24,7 @@ use crate::flags::When;
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
 use crate::task::{Executors, Work};
-use flags::{COMMAND, Choice, Line};
+use flags::{COMMAND, Choice, Line, Source};
 
 /// Exit status of a search with an error.
 const TROUBLE: u8 = 2;
@@ -43,14 +43,16 @@ fn main(call: &Call<'_>) -> ExitCode {
         Err(status) => return status,
     };
     let messages = call.messages().saying(messages::flow::in_grep);
-    let refuse = |why: &str| {
+    let refuse = |reasons: &[String]| {
         call.refuse_with(TROUBLE, || {
-            complain(&messages.debug(why));
+            for why in reasons {
+                complain(&messages.debug(why));
+            }
         })
     };
     let search = match line.lower() {
         Ok(search) => search,
-        Err(Wrong::Value(why)) => return refuse(&why),
+        Err(Wrong::Value(why)) => return refuse(&[why]),
         Err(Wrong::Nothing) => {
             return call.refuse_with(TROUBLE, || {
                 complain(&messages.wrong_usage("no pattern is given"));
@@ -60,16 +62,21 @@ fn main(call: &Call<'_>) -> ExitCode {
     if selects_nothing(&search.options) {
         return ExitCode::from(1);
     }
+    let warn = |warning: &str| {
+        if call.prints_messages() {
+            complain(&messages.debug(warning));
+        }
+    };
+    line.warnings().iter().for_each(|warning| warn(warning));
     let mut warnings = Vec::new();
     let grep = match Grep::new(search.options.clone(), &mut warnings) {
         Ok(grep) => grep,
-        Err(error) => return refuse(&messages::grep::invalid_pattern(&error)),
+        Err(error) => {
+            let place = |index: usize| search.places.get(index)?.clone();
+            return refuse(&messages::grep::invalid_patterns(&error, place));
+        }
     };
-    if call.prints_messages() {
-        warnings.iter().for_each(|warning| {
-            complain(&messages.debug(messages::grep::of_warning(*warning)));
-        });
-    }
+    warnings.iter().for_each(|warning| warn(messages::grep::of_warning(*warning)));
     let run_options = &line.shared.run;
     // Dying of a broken pipe would abandon a process group.
     let is_alone = run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher();
@@ -104,6 +111,8 @@ enum Wrong {
 #[derive(Clone)]
 struct Search {
     options: GrepOptions,
+    /// File and line of each pattern that comes from a file.
+    places: Vec<Option<String>>,
     named: Vec<Named>,
     no_messages: bool,
 }
@@ -111,19 +120,26 @@ struct Search {
 impl Line {
     fn lower(&self) -> Result<Search, Wrong> {
         let mut operands: VecDeque<&OsString> = self.operands.iter().collect();
-        let mut patterns = Vec::new();
-        for text in &self.regexp {
-            patterns.extend(lines(text.as_bytes()));
+        let mut given = Vec::new();
+        for source in &self.patterns {
+            match source {
+                Source::Text(text) => {
+                    given.extend(lines(text.as_bytes()).into_iter().zip(iter::repeat(None)))
+                }
+                Source::File(path) => {
+                    let places = (1..).map(|number| Some(format!("{}:{number}", path.to_string_lossy())));
+                    given.extend(contents(path).map_err(Wrong::Value)?.into_iter().zip(places));
+                }
+            }
         }
-        for path in &self.file {
-            patterns.extend(contents(path).map_err(Wrong::Value)?);
+        if self.patterns.is_empty() {
+            let text = operands.pop_front().ok_or(Wrong::Nothing)?;
+            given.extend(lines(text.as_bytes()).into_iter().zip(iter::repeat(None)));
         }
-        if self.regexp.is_empty() && self.file.is_empty() {
-            patterns.extend(lines(operands.pop_front().ok_or(Wrong::Nothing)?.as_bytes()));
-        }
-        // As in GNU grep, so that the warnings about a pattern come once.
+        // As in GNU grep, so that a pattern is warned about or refused once.
         let mut seen = HashSet::new();
-        patterns.retain(|pattern| seen.insert(pattern.clone()));
+        given.retain(|(pattern, _)| seen.insert(pattern.clone()));
+        let (patterns, places) = given.into_iter().unzip();
         let mut options = self.options(patterns, operands.len()).map_err(Wrong::Value)?;
         options.files = self.rules().map_err(Wrong::Value)?;
         let named = operands.iter().map(|operand| named(operand)).collect::<Result<Vec<_>, _>>();
@@ -132,7 +148,7 @@ impl Line {
             let recurses = options.directories == Directories::Recurse;
             named.push(if recurses { Named::Here } else { Named::Input });
         }
-        Ok(Search { options, named, no_messages: self.no_messages })
+        Ok(Search { options, places, named, no_messages: self.no_messages })
     }
 
     fn rules(&self) -> Result<Vec<Rule>, String> {
@@ -247,13 +263,8 @@ impl Line {
 
     fn max_count(&self) -> Result<Option<u64>, String> {
         let Some(text) = self.max_count.as_deref() else { return Ok(None) };
-        let text = text.to_string_lossy();
-        let number = text.trim_start().strip_prefix('+').unwrap_or(text.trim_start());
-        let (negative, digits) = number.strip_prefix('-').map_or((false, number), |digits| (true, digits));
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err("invalid max count".to_owned());
-        }
-        Ok((!negative).then(|| digits.parse().unwrap_or(u64::MAX)))
+        let number = number(&text.to_string_lossy()).ok_or("invalid max count")?;
+        Ok(u64::try_from(number).ok())
     }
 
     fn devices(&self, recurses: bool) -> Result<Devices, String> {
@@ -263,6 +274,15 @@ impl Line {
             None if self.devices.is_none() => Ok(if recurses { Devices::ReadNamed } else { Devices::Read }),
             _ => Err("unknown devices method".to_owned()),
         }
+    }
+
+    /// Returns warnings about what GNU grep calls old.
+    fn warnings(&self) -> Vec<String> {
+        let offsets = "warning: --unix-byte-offsets (-u) is obsolete".to_owned();
+        let color = old_color().filter(|_| self.colors().is_some()).map(|color| {
+            format!("warning: GREP_COLOR='{color}' is deprecated; use GREP_COLORS='mt={color}'")
+        });
+        self.unix_byte_offsets.then_some(offsets).into_iter().chain(color).collect()
     }
 
     fn colors(&self) -> Option<Colors> {
@@ -279,12 +299,22 @@ impl Line {
         };
         wanted.then(|| {
             let mut colors = Colors::default();
+            if let Some(color) = old_color() {
+                colors.change(&format!("mt={color}"));
+            }
             if let Ok(variable) = std::env::var("GREP_COLORS") {
                 colors.change(&variable);
             }
             colors
         })
     }
+}
+
+/// Returns the colour of matches that an old variable sets.
+fn old_color() -> Option<String> {
+    let color = std::env::var("GREP_COLOR").ok()?;
+    let is_color = color.bytes().all(|byte| byte == b';' || byte.is_ascii_digit());
+    (is_color && !color.is_empty()).then_some(color)
 }
 
 fn rule(glob: &OsStr, include: bool) -> Rule {
@@ -315,10 +345,18 @@ fn contents(path: &OsStr) -> Result<Vec<Vec<u8>>, String> {
 fn context(text: Option<&OsStr>) -> Result<Option<u64>, String> {
     let Some(text) = text else { return Ok(None) };
     let text = text.to_string_lossy();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("{}: invalid context length argument", text.escape_debug()));
-    }
-    Ok(Some(text.parse().unwrap_or(u64::MAX)))
+    let number = number(&text).and_then(|number| u64::try_from(number).ok());
+    let number = number.ok_or_else(|| format!("{}: invalid context length argument", text.escape_debug()))?;
+    Ok(Some(number))
+}
+
+/// Parses a number as the C library does: behind blanks and a sign. A large one is the largest.
+fn number(text: &str) -> Option<i64> {
+    let text = text.trim_ascii_start();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let largest = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+    is_number.then(|| text.parse().unwrap_or(largest))
 }
 
 /// True if standard output is the null device.

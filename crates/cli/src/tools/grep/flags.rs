@@ -48,8 +48,8 @@ pub(super) struct Line {
     pub(super) operands: Vec<OsString>,
     /// Matchers, in order.
     pub(super) matchers: Vec<Syntax>,
-    pub(super) regexp: Vec<OsString>,
-    pub(super) file: Vec<OsString>,
+    /// Where the patterns come from, in order.
+    pub(super) patterns: Vec<Source>,
     pub(super) ignore_case: bool,
     pub(super) word_regexp: bool,
     pub(super) line_regexp: bool,
@@ -59,6 +59,7 @@ pub(super) struct Line {
     pub(super) max_count: Option<OsString>,
     pub(super) byte_offset: bool,
     pub(super) line_number: bool,
+    pub(super) unix_byte_offsets: bool,
     pub(super) line_buffered: bool,
     /// The last of `-H` and `-h`.
     pub(super) with_filename: Option<bool>,
@@ -87,6 +88,13 @@ pub(super) struct Line {
     pub(super) group_separator: Option<Option<OsString>>,
     pub(super) color: Option<When>,
     pub(super) sorted: bool,
+}
+
+/// Where patterns come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Text(OsString),
+    File(OsString),
 }
 
 /// How a flag selects files by name.
@@ -164,10 +172,14 @@ static PATTERNS: &[Flag] = &[
     ),
     Flag::gnu(
         "-e --regexp",
-        Word("PATTERNS", |line, value| line.regexp.push(value.os())),
+        Word("PATTERNS", |line, value| line.patterns.push(Source::Text(value.os()))),
         "search for PATTERNS; may be repeated",
     ),
-    Flag::gnu("-f --file", Word("FILE", |line, value| line.file.push(value.os())), "read PATTERNS from FILE"),
+    Flag::gnu(
+        "-f --file",
+        Word("FILE", |line, value| line.patterns.push(Source::File(value.os()))),
+        "read PATTERNS from FILE",
+    ),
     Flag::gnu("-i --ignore-case", Plain(|line| line.ignore_case = true), "ignore case in patterns and files")
         .also("-y"),
     Flag::gnu("--no-ignore-case", Plain(|line| line.ignore_case = false), "match case (the default)"),
@@ -343,6 +355,7 @@ static COLOR: &[Flag] = &[
         "highlight matches in colour, as GREP_COLORS says: always, never or auto (on a terminal; the default for WHEN)",
     ),
     Flag::gnu("-U --binary", Plain(|_| ()), ""),
+    Flag::gnu("-u --unix-byte-offsets", Plain(|line| line.unix_byte_offsets = true), ""),
 ];
 
 static OWN: &[Flag] = &[Flag::own(
@@ -369,7 +382,7 @@ mod tests {
     fn numbers_are_context() {
         assert_eq!(context(&["-5"]).0, Some("5".into()));
         let (number, line) = context(&["-n12H", "x", "-3e", "-4"]);
-        assert_eq!((number, line.regexp), (Some("3".into()), vec![OsString::from("-4")]));
+        assert_eq!((number, line.patterns), (Some("3".into()), vec![Source::Text("-4".into())]));
         assert!(line.line_number && line.with_filename == Some(true));
         assert_eq!(context(&["-1n2"]).0, Some("12".into()));
         assert_eq!(context(&["-1", "-2"]).0, Some("2".into()));
