@@ -391,7 +391,7 @@ fn what_is_written_to_standard_output_is_what_gnu_tar_writes() {
         "odd",
         "odd -v",
         "odd -v -P",
-        "odd -v --strip-components=1",
+        "odd --strip-components=1",
         "odd -v --exclude=evil --exclude=h",
     ] {
         let words = format!("-x -O -f {options}");
