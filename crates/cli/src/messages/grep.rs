@@ -2,12 +2,22 @@
 
 use haul_grep::{InvalidPattern, PatternError, PatternWarning};
 
-/// Returns GNU grep's sentence for an invalid pattern. PCRE2 words its own.
-pub(crate) fn invalid_pattern(error: &PatternError) -> String {
+/// Returns GNU grep's sentences for invalid patterns. PCRE2 words its own. `place` returns the file
+/// and line that a pattern comes from, if it comes from a file.
+pub(crate) fn invalid_patterns(error: &PatternError, place: impl Fn(usize) -> Option<String>) -> Vec<String> {
+    let sentence = |(index, refused): &(usize, InvalidPattern)| match place(*index) {
+        Some(place) if *refused != InvalidPattern::ClassOutsideBrackets => {
+            format!("{place}: {}", of_refused(*refused))
+        }
+        _ => of_refused(*refused).to_owned(),
+    };
     match error {
-        PatternError::Refused(refused) => of_refused(*refused).to_owned(),
-        PatternError::SeveralPerlPatterns => "the -P option only supports a single pattern".to_owned(),
-        PatternError::Perl(error) => error.to_string(),
+        PatternError::Invalid(invalid) => invalid.iter().map(sentence).collect(),
+        PatternError::Refused(refused) => vec![of_refused(*refused).to_owned()],
+        PatternError::SeveralPerlPatterns => {
+            vec!["the -P option only supports a single pattern".to_owned()]
+        }
+        PatternError::Perl(error) => vec![error.to_string()],
     }
 }
 

@@ -163,6 +163,11 @@ impl Arguments for Bzip2Arguments {
             self.files.push(word.to_owned());
         }
     }
+
+    fn rest(&mut self, words: &[OsString]) {
+        // After the first `--`, bzip2 drops the other ones, and `-` is a file.
+        self.files.extend(words.iter().filter(|word| *word != "--").cloned());
+    }
 }
 
 impl Bzip2Arguments {

@@ -172,6 +172,10 @@ impl EachArguments {
         if self.batch.is_some() && self.block.is_some() {
             return Err(FlagError::Exclusive { flag: "--batch", other: "--block" });
         }
+        // A block is part of a file's content.
+        if self.block.is_some() && self.kinds.is_some_and(|kinds| kinds != Kinds::FILES) {
+            return Err(FlagError::Exclusive { flag: "--block", other: "--type" });
+        }
         // The workers race for files, so the files that share a command aren't deterministic.
         if self.batch.is_some_and(|batch| batch > 1) && self.sorted {
             return Err(FlagError::Exclusive { flag: "--batch", other: "--sort" });

@@ -4,12 +4,12 @@ mod flags;
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::{io, iter};
 
 use haul_flow::{
     Config, EntryReport, OutputLine as Told, Problem, Reporter, RunInfo, Severity, SlowRank, Tally,
@@ -26,7 +26,7 @@ use crate::flags::When;
 use crate::messages::{self, Charset};
 use crate::report::{Console, complain};
 use crate::task::{CliTask, Executors};
-use flags::{COMMAND, FileChoice, GrepArguments};
+use flags::{COMMAND, FileChoice, GrepArguments, PatternSource};
 
 /// Exit status of a search with an error.
 const TROUBLE: u8 = 2;
@@ -45,14 +45,16 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
         Err(status) => return status,
     };
     let messages = call.messages().saying(messages::flow::in_grep);
-    let refuse = |why: &str| {
+    let refuse = |reasons: &[String]| {
         call.refuse_with(TROUBLE, || {
-            complain(&messages.debug(why));
+            for why in reasons {
+                complain(&messages.debug(why));
+            }
         })
     };
     let search = match line.lower() {
         Ok(search) => search,
-        Err(GrepUsageError::Value(why)) => return refuse(&why),
+        Err(GrepUsageError::Value(why)) => return refuse(&[why]),
         Err(GrepUsageError::Nothing) => {
             return call.refuse_with(TROUBLE, || {
                 complain(&messages.wrong_usage("no pattern is given"));
@@ -62,16 +64,21 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
     if selects_nothing(&search.options) {
         return ExitCode::from(1);
     }
+    let warn = |warning: &str| {
+        if call.prints_messages() {
+            complain(&messages.debug(warning));
+        }
+    };
+    line.warnings().iter().for_each(|warning| warn(warning));
     let mut warnings = Vec::new();
     let grep = match Grep::new(search.options.clone(), &mut warnings) {
         Ok(grep) => grep,
-        Err(error) => return refuse(&messages::grep::invalid_pattern(&error)),
+        Err(error) => {
+            let place = |index: usize| search.places.get(index)?.clone();
+            return refuse(&messages::grep::invalid_patterns(&error, place));
+        }
     };
-    if call.prints_messages() {
-        warnings.iter().for_each(|warning| {
-            complain(&messages.debug(messages::grep::of_warning(*warning)));
-        });
-    }
+    warnings.iter().for_each(|warning| warn(messages::grep::of_warning(*warning)));
     let run_options = &line.shared.run;
     // Dying of a broken pipe would abandon a process group.
     let is_alone = run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher();
@@ -106,6 +113,8 @@ enum GrepUsageError {
 #[derive(Clone)]
 struct GrepRequest {
     options: GrepOptions,
+    /// File and line of each pattern that comes from a file.
+    places: Vec<Option<String>>,
     named: Vec<GrepOperand>,
     no_messages: bool,
 }
@@ -113,19 +122,26 @@ struct GrepRequest {
 impl GrepArguments {
     fn lower(&self) -> Result<GrepRequest, GrepUsageError> {
         let mut operands: VecDeque<&OsString> = self.operands.iter().collect();
-        let mut patterns = Vec::new();
-        for text in &self.regexp {
-            patterns.extend(lines(text.as_bytes()));
+        let mut given = Vec::new();
+        for source in &self.patterns {
+            match source {
+                PatternSource::Text(text) => {
+                    given.extend(lines(text.as_bytes()).into_iter().zip(iter::repeat(None)))
+                }
+                PatternSource::File(path) => {
+                    let places = (1..).map(|number| Some(format!("{}:{number}", path.to_string_lossy())));
+                    given.extend(contents(path).map_err(GrepUsageError::Value)?.into_iter().zip(places));
+                }
+            }
         }
-        for path in &self.file {
-            patterns.extend(contents(path).map_err(GrepUsageError::Value)?);
+        if self.patterns.is_empty() {
+            let text = operands.pop_front().ok_or(GrepUsageError::Nothing)?;
+            given.extend(lines(text.as_bytes()).into_iter().zip(iter::repeat(None)));
         }
-        if self.regexp.is_empty() && self.file.is_empty() {
-            patterns.extend(lines(operands.pop_front().ok_or(GrepUsageError::Nothing)?.as_bytes()));
-        }
-        // Duplicates are removed, like in GNU grep, so that the warnings about a pattern come once.
+        // As in GNU grep, so that a pattern is warned about or refused once.
         let mut seen = HashSet::new();
-        patterns.retain(|pattern| seen.insert(pattern.clone()));
+        given.retain(|(pattern, _)| seen.insert(pattern.clone()));
+        let (patterns, places) = given.into_iter().unzip();
         let mut options = self.options(patterns, operands.len()).map_err(GrepUsageError::Value)?;
         options.files = self.rules().map_err(GrepUsageError::Value)?;
         let named = operands.iter().map(|operand| named(operand)).collect::<Result<Vec<_>, _>>();
@@ -134,7 +150,7 @@ impl GrepArguments {
             let recurses = options.directories == Directories::Recurse;
             named.push(if recurses { GrepOperand::Here } else { GrepOperand::Input });
         }
-        Ok(GrepRequest { options, named, no_messages: self.no_messages })
+        Ok(GrepRequest { options, places, named, no_messages: self.no_messages })
     }
 
     fn rules(&self) -> Result<Vec<Rule>, String> {
@@ -249,13 +265,8 @@ impl GrepArguments {
 
     fn max_count(&self) -> Result<Option<u64>, String> {
         let Some(text) = self.max_count.as_deref() else { return Ok(None) };
-        let text = text.to_string_lossy();
-        let number = text.trim_start().strip_prefix('+').unwrap_or(text.trim_start());
-        let (negative, digits) = number.strip_prefix('-').map_or((false, number), |digits| (true, digits));
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err("invalid max count".to_owned());
-        }
-        Ok((!negative).then(|| digits.parse().unwrap_or(u64::MAX)))
+        let number = number(&text.to_string_lossy()).ok_or("invalid max count")?;
+        Ok(u64::try_from(number).ok())
     }
 
     fn devices(&self, recurses: bool) -> Result<Devices, String> {
@@ -265,6 +276,15 @@ impl GrepArguments {
             None if self.devices.is_none() => Ok(if recurses { Devices::ReadNamed } else { Devices::Read }),
             _ => Err("unknown devices method".to_owned()),
         }
+    }
+
+    /// Returns warnings about what GNU grep calls old.
+    fn warnings(&self) -> Vec<String> {
+        let offsets = "warning: --unix-byte-offsets (-u) is obsolete".to_owned();
+        let color = old_color().filter(|_| self.colors().is_some()).map(|color| {
+            format!("warning: GREP_COLOR='{color}' is deprecated; use GREP_COLORS='mt={color}'")
+        });
+        self.unix_byte_offsets.then_some(offsets).into_iter().chain(color).collect()
     }
 
     fn colors(&self) -> Option<Colors> {
@@ -281,12 +301,22 @@ impl GrepArguments {
         };
         wanted.then(|| {
             let mut colors = Colors::default();
+            if let Some(color) = old_color() {
+                colors.change(&format!("mt={color}"));
+            }
             if let Ok(variable) = std::env::var("GREP_COLORS") {
                 colors.change(&variable);
             }
             colors
         })
     }
+}
+
+/// Returns the colour of matches that an old variable sets.
+fn old_color() -> Option<String> {
+    let color = std::env::var("GREP_COLOR").ok()?;
+    let is_color = color.bytes().all(|byte| byte == b';' || byte.is_ascii_digit());
+    (is_color && !color.is_empty()).then_some(color)
 }
 
 fn rule(glob: &OsStr, include: bool) -> Rule {
@@ -317,10 +347,18 @@ fn contents(path: &OsStr) -> Result<Vec<Vec<u8>>, String> {
 fn context(text: Option<&OsStr>) -> Result<Option<u64>, String> {
     let Some(text) = text else { return Ok(None) };
     let text = text.to_string_lossy();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("{}: invalid context length argument", text.escape_debug()));
-    }
-    Ok(Some(text.parse().unwrap_or(u64::MAX)))
+    let number = number(&text).and_then(|number| u64::try_from(number).ok());
+    let number = number.ok_or_else(|| format!("{}: invalid context length argument", text.escape_debug()))?;
+    Ok(Some(number))
+}
+
+/// Parses a number as the C library does: behind blanks and a sign. A large one is the largest.
+fn number(text: &str) -> Option<i64> {
+    let text = text.trim_ascii_start();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let largest = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+    is_number.then(|| text.parse().unwrap_or(largest))
 }
 
 /// True if standard output is the null device.

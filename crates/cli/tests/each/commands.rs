@@ -144,6 +144,22 @@ fn commands_that_fail_are_listed_at_the_end() {
 }
 
 #[test]
+fn all_files_of_a_batch_that_fails_are_listed() {
+    let scene = Scene::of("mkdir t; touch t/1 t/2 t/3 t/4 t/5");
+    let outcome = scene.each(["--batch=5", "t", "--", "sh", "-c", "exit 3", "x"]).finish().unwrap();
+    assert_eq!((outcome.status(), outcome.printed().as_str()), (Some(1), ""));
+    let listed: String = (1..=5).map(|file| format!("haul each: t/{file}: exit status 3\n")).collect();
+    assert_eq!(outcome.errors(), format!("haul each: 1 of 1 commands failed:\n{listed}"));
+    // Each file counts, if there are too many to list.
+    let scene = Scene::of("mkdir t; cd t; touch $(seq -w 1500)");
+    let outcome = scene.each(["-j1", "--batch=700", "t", "--", "false"]).finish().unwrap();
+    let errors = outcome.errors();
+    assert!(errors.starts_with("haul each: 3 of 3 commands failed:\n"), "{errors}");
+    assert_eq!(errors.matches(": exit status 1\n").count(), 1000);
+    assert!(errors.ends_with("haul each: and 500 more\n"), "{errors}");
+}
+
+#[test]
 fn a_command_there_is_not_is_reported_once() {
     let scene = Scene::of(
         "mkdir t; touch t/1 t/2 t/3 t/4; printf '#!/no/such/interpreter\\n' > t/run; chmod +x t/run",
@@ -155,6 +171,8 @@ fn a_command_there_is_not_is_reported_once() {
             "t/1",
             "haul each: cannot run 't/1': Permission denied\nhaul each: skipping the remaining commands\n",
         ),
+        ("/tmp", "haul each: cannot run '/tmp': Permission denied\n"),
+        ("t/1/x", "haul each: cannot run 't/1/x': Not a directory\n"),
         (
             "t/run",
             "haul each: cannot run 't/run': No such file or directory\nhaul each: skipping the remaining commands\n",
@@ -172,6 +190,8 @@ fn a_command_there_is_not_is_reported_once() {
         "--batch 0 t -- true",
         "--batch 2 --sort=path t -- true",
         "--newer none t -- true",
+        "--block 1K --type=d t -- true",
+        "--block 1K --type=f,l t -- true",
     ] {
         let outcome = scene.outcome(wrong);
         assert_eq!(outcome.status(), Some(2), "{wrong}");

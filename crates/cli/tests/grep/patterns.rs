@@ -93,6 +93,18 @@ fn what_is_no_pattern_is_refused_as_by_gnu_grep() {
             r"\(a\)\(b\|c\1\)",
             r"\(\(a\)\|b\2\)",
             r"\(a\|\(b\)\)\2",
+            r"a\{+",
+            r"a\{1a",
+            r"a\{1,x",
+            r"a\{1,2,",
+            r"a\{x,1",
+            r"a\{,",
+            r"a\{1\",
+            r"a\{+\}",
+            r"a\{1,2x\}",
+            r"a\{\}",
+            r"\{1\}\{x",
+            r"\(a\{x\)",
         ],
     );
     all_the_same(
@@ -173,6 +185,66 @@ fn what_is_wrong_with_a_pattern_is_reported_once() {
         "-P -e a -e a lines",
     ] {
         scene.same(words, false);
+    }
+}
+
+#[test]
+fn each_invalid_pattern_is_told_with_its_place() {
+    require!(needs_gnu());
+    let scene = Scene::new();
+    for (name, text) in [
+        ("lines", "a\n"),
+        ("bad", "fine\n(x\n[z-a]\n(x\nend\\\n"),
+        ("worse", "[b-a]"),
+        ("late", "a\n[:space:]\n[:alpha:]\n"),
+    ] {
+        fs::write(scene.path().join(name), text).unwrap();
+    }
+    for words in [
+        "-E -e [z-a] -e (x lines",
+        "-E -e (x -e a -e (x lines",
+        "-E -f bad lines",
+        "-E -w -f bad -f worse lines",
+        "-E -f worse -e (y -f bad lines",
+        "-E -f bad -e (x lines",
+        "-E -e (x -f bad lines",
+        "-f late lines",
+        "-E -f late -f bad lines",
+        "-E -e a{99999} -e (x lines",
+        "-F -f bad lines",
+        "-P -f bad lines",
+        "-P (x lines",
+    ] {
+        scene.same(words, false);
+    }
+}
+
+#[test]
+fn numbers_may_have_blanks_and_a_sign() {
+    require!(needs_gnu());
+    let scene = Scene::of("seq 20 > lines");
+    for number in
+        ["1", " 1", "+1", " +2", "-0", "-1", " -1", "1 ", "+", "", "0x1", "1k", "9999999999999999999999"]
+    {
+        for flag in ["-A", "-B", "-C", "-m"] {
+            same(&scene, &[flag, number, "9", "lines"], "C.UTF-8");
+        }
+    }
+}
+
+#[test]
+fn what_is_old_is_warned_of() {
+    require!(needs_gnu());
+    let scene = Scene::of("echo needle > lines");
+    scene.same("-ub needle lines", false);
+    for color in ["1;32", ";", "", "x", "1x"] {
+        for words in ["--color=always needle lines", "--color=never needle lines"] {
+            let words: Vec<_> = words.split(' ').collect();
+            let run =
+                |run: haul_testkit::TestRun| verdict(&run.env("GREP_COLOR", color).finish().unwrap(), false);
+            let (ours, theirs) = (run(scene.haul(&words, "C")), run(scene.gnu(&words, "C")));
+            assert_eq!(ours, theirs, "GREP_COLOR={color} grep {words:?}");
+        }
     }
 }
 

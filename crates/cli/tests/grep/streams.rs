@@ -154,6 +154,47 @@ fn context_that_is_not_shown_does_not_fill_the_memory() {
 }
 
 #[test]
+fn in_a_binary_stream_zeros_end_lines() {
+    require!(needs_gnu());
+    let scene = Scene::of(
+        "truncate -s 40M zeros; echo x >> zeros; (head -c 200000 /dev/zero; echo y) > small; \
+         (head -c 100000 /dev/zero | tr '\\0' a; head -c 300000 /dev/zero; printf 'x\\n\\0x') > mixed; mkfifo fifo",
+    );
+    let run = |line: &str, program: &str| {
+        let line = line.replace("GREP", program);
+        let bash = scene.run(Path::new("/bin/bash"), ["-c", &line]).env("LC_ALL", "C.UTF-8");
+        bash.finish().unwrap()
+    };
+    let program = format!("{} grep", haul().display());
+    let same = |line: &str| {
+        let (theirs, ours) = (run(line, "/usr/bin/grep"), run(line, &program));
+        let found = (ours.status(), ours.printed(), ours.errors().replace("haul grep: ", "/usr/bin/grep: "));
+        assert_eq!(found, (theirs.status(), theirs.printed(), theirs.errors()), "{line}");
+        // Lines that only newlines end would be as long as the stream.
+        assert!(ours.peak_bytes < 38 << 20, "{line}: {}", ours.peak_bytes);
+    };
+    for words in
+        ["-q ''", "-l ''", "-m1 ''", "-c -m1 ''", "-c -m3 ''", "''", "-v x", "-L -v x", "-I ''", "-o -m1 ''"]
+    {
+        same(&format!("exec GREP {words} /dev/zero"));
+        same(&format!("exec GREP {words} < /dev/zero"));
+        // The writer is never done.
+        same(&format!("exec 3<> fifo; head -c 3000 /dev/zero >&3; exec GREP {words} fifo"));
+    }
+    for words in ["-c x", "x", "-c -v x", "-C2 x"] {
+        same(&format!("exec GREP {words} < zeros"));
+        same(&format!("exec GREP {words} < <(cat zeros)"));
+    }
+    for words in ["-c x", "x", "-l x", "-n x", "-c -v x", "-C2 x", "-m1 -c x", "-c ^x$", "-b -a -o x"] {
+        for name in ["small", "mixed"] {
+            same(&format!("exec GREP {words} {name}"));
+            same(&format!("exec GREP {words} < {name}"));
+            same(&format!("cat {name} | dd bs=1000 status=none | GREP {words}"));
+        }
+    }
+}
+
+#[test]
 fn results_that_wait_do_not_fill_the_memory() {
     let scene = Scene::of(
         "mkdir t; for file in {100..131}; do yes $file-needle | head -n 450000 > t/$file; done; : > all",

@@ -16,7 +16,7 @@ haul_flow::kinds! {
         NotStarted = "{plain}: not started",
         /// Heading of the list of failed commands.
         Summary = "{bare} of {bare} commands failed:",
-        /// More commands failed than are listed.
+        /// The failed commands had more files than are listed.
         More = "and {bare} more",
         /// A placeholder in a script is where a path can't be put.
         CannotSubstitute = "cannot put a path in the place of {} {bare}",

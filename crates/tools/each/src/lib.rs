@@ -94,21 +94,27 @@ pub fn run_by(
 
 /// Fails if a program can't be found, searching `PATH` as the shell does.
 fn find(program: &[u8]) -> Result<(), Problem> {
-    let is_there = |path: Vec<u8>| {
+    let is_file = |path: Vec<u8>| {
         let path = CString::new(path).unwrap_or_default();
-        stat_path::<&Fd>(None, &path, true).is_ok_and(|stat| stat.kind == FileType::Regular)
+        stat_path::<&Fd>(None, &path, true).map(|stat| stat.kind == FileType::Regular)
     };
-    let entry = if program.contains(&b'/') {
-        is_there(program.to_vec())
+    let found = if program.contains(&b'/') {
+        match is_file(program.to_vec()) {
+            Ok(true) => Ok(()),
+            // What `execve` would say of a directory or a device.
+            Ok(false) => Err(Errno::ACCESS),
+            Err(cause) => Err(cause.errno()),
+        }
     } else {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-        std::env::split_paths(&path).any(|folder| {
-            is_there(folder.join(OsStr::from_bytes(program)).into_os_string().into_encoded_bytes())
-        })
+        let mut paths = std::env::split_paths(&path).map(|folder| folder.join(OsStr::from_bytes(program)));
+        let is_there = paths.any(|path| is_file(path.into_os_string().into_encoded_bytes()).unwrap_or(false));
+        if is_there { Ok(()) } else { Err(Errno::NOENT) }
     };
-    let absent =
-        || Error::new(Operation::Execve, String::from_utf8_lossy(program).into_owned(), Errno::NOENT);
-    if entry { Ok(()) } else { Err(Problem::new(EachKind::CannotRun).naming(program).because(absent())) }
+    found.map_err(|errno| {
+        let cause = Error::new(Operation::Execve, String::from_utf8_lossy(program).into_owned(), errno);
+        Problem::new(EachKind::CannotRun).naming(program).because(cause)
+    })
 }
 
 /// A run of commands, as the framework drives it.

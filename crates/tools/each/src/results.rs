@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::EachKind;
 
-/// Maximum number of failed commands listed at the end. Further ones are counted.
+/// Maximum number of files of failed commands listed at the end. Further ones are counted.
 const LISTED_MAX: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +99,8 @@ struct Kept {
     commands: u64,
     failed: u64,
     listed: Vec<(Vec<u8>, CommandFailure)>,
+    /// Number of files of failed commands that are not listed.
+    unlisted: u64,
 }
 
 impl Results {
@@ -109,11 +111,15 @@ impl Results {
         kept.commands += result.commands;
         let others = std::mem::take(&mut result.others);
         for failure in std::mem::take(&mut result.failures) {
-            let paths = others.iter().chain([&path]);
-            paths.for_each(|path| report.record(failure.problem(path)));
             kept.failed += 1;
-            if kept.listed.len() < LISTED_MAX {
-                kept.listed.push((path.clone(), failure));
+            // All of its files, so that the list is what has to be run again.
+            for path in others.iter().chain([&path]) {
+                report.record(failure.problem(path));
+                if kept.listed.len() < LISTED_MAX {
+                    kept.listed.push((path.clone(), failure));
+                } else {
+                    kept.unlisted += 1;
+                }
             }
         }
         if sorted {
@@ -136,12 +142,11 @@ impl Results {
         let number = |number: u64| number.to_string().into_bytes();
         warn(Problem::new(EachKind::Summary).naming(number(kept.failed)).naming(number(kept.commands)));
         kept.listed.sort_by(|(one, _), (other, _)| order(one).cmp(order(other)));
-        let unlisted = kept.failed - kept.listed.len() as u64;
         for (path, failure) in kept.listed.drain(..) {
             warn(failure.problem(&path));
         }
-        if unlisted > 0 {
-            warn(Problem::new(EachKind::More).naming(number(unlisted)));
+        if kept.unlisted > 0 {
+            warn(Problem::new(EachKind::More).naming(number(kept.unlisted)));
         }
         true
     }

@@ -178,6 +178,9 @@ pub(super) struct ContentStream {
     pub(super) page: Page,
     /// Bytes read but not yet searched.
     rest: Vec<u8>,
+    /// Length of the beginning of `rest` in which no line ends. Scanning it again on every read
+    /// would be quadratic in the length of a line.
+    unended: usize,
     /// File offset of `rest`.
     offset: u64,
 }
@@ -214,13 +217,7 @@ impl ContentStream {
         if self.page.done {
             return;
         }
-        let [one, other] = search.line_ends();
-        let goes_on = || until == Until::LineEnd && memchr::memchr2(one, other, bytes).is_none();
-        if !self.rest.is_empty() && goes_on() {
-            // Nothing can be decided before the line ends. Scanning it again on every read would be
-            // quadratic in its length.
-            self.rest.extend_from_slice(bytes);
-        } else if self.rest.is_empty() {
+        if self.rest.is_empty() {
             let searched = self.search(search, scratch, (bytes, until), name);
             self.rest.extend_from_slice(&bytes[searched..]);
         } else {
@@ -250,9 +247,19 @@ impl ContentStream {
         let lines_end = match until {
             Until::End => judged,
             Until::LineEnd | Until::Judged => {
-                memchr::memrchr(search.terminator(), bytes).map_or(0, |end| end + 1)
+                // From a NUL on the text is binary, and NULs end lines: a stream of NULs without a
+                // newline is not one line, which would fill the memory.
+                let [one, other] = search.line_ends();
+                match memchr::memrchr2(one, other, &bytes[self.unended..]) {
+                    Some(end) => self.unended + end + 1,
+                    None => {
+                        self.unended = judged;
+                        return 0;
+                    }
+                }
             }
         };
+        self.unended = judged - lines_end;
         let whole = until == Until::LineEnd;
         let found = search.examine(scratch, Window { bytes, own: 0, lines_end, offset: self.offset, whole });
         let piece = TextPiece { text: &bytes[..lines_end], offset: self.offset };

@@ -15,7 +15,6 @@ use regex_automata::util::look::LookMatcher;
 use regex_automata::{Input, meta};
 use regex_syntax::hir::{Hir, Look};
 
-use super::PatternWarning;
 use super::automaton::regex;
 use super::backtrack::{Backtracker, Exhausted, Places};
 use super::longest::{self, Longest};
@@ -24,6 +23,7 @@ use super::program::PatternProgram;
 use super::query::{Extent, Query};
 use super::word_chars::WordChars;
 use super::words::{self, Words};
+use super::{PatternError, PatternWarning};
 use haul_patterns::InvalidPattern;
 use haul_patterns::bracket::Alphabet;
 
@@ -58,12 +58,11 @@ impl Expression {
     ///
     /// # Errors
     /// If a pattern is invalid or too big.
-    pub(super) fn new(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Self, InvalidPattern> {
+    pub(super) fn new(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Self, PatternError> {
         let alphabet = query.alphabet();
         let mut looks = LookMatcher::new();
         looks.set_line_terminator(alphabet.terminator);
-        let nodes = query.patterns.iter().map(|text| pattern::read(text, query.syntax, alphabet, warnings));
-        let nodes: Vec<PatternNode> = nodes.collect::<Result<_, _>>()?;
+        let nodes = trees(query, warnings)?;
         let plain = Hir::alternation(nodes.iter().map(PatternNode::hir).collect());
         let whole = around(plain.clone(), places(query));
         // No word assertions in the filter: with them, the lazy DFA gives up at bytes beyond ASCII.
@@ -175,6 +174,27 @@ impl Expression {
             _ => found,
         }))
     }
+}
+
+/// Parses the patterns.
+///
+/// # Errors
+/// With what is wrong with each of them.
+fn trees(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Vec<PatternNode>, PatternError> {
+    let (mut nodes, mut invalid) = (Vec::new(), Vec::new());
+    for (index, text) in query.patterns.iter().enumerate() {
+        match pattern::read(text, query.syntax, query.alphabet(), warnings) {
+            Ok(node) => nodes.push(node),
+            Err(refused) => invalid.push((index, refused)),
+        }
+    }
+    // GNU grep notices these only where nothing else is wrong, and stops at the first.
+    let is_late = |refused| refused == InvalidPattern::ClassOutsideBrackets;
+    match invalid.iter().position(|(_, refused)| !is_late(*refused)) {
+        Some(_) => invalid.retain(|(_, refused)| !is_late(*refused)),
+        None => invalid.truncate(1),
+    }
+    if invalid.is_empty() { Ok(nodes) } else { Err(PatternError::Invalid(invalid)) }
 }
 
 /// Returns the assertions required before and after a match, as alternatives.

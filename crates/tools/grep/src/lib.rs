@@ -246,11 +246,8 @@ impl Grep {
     fn enters(&self, entry: &Entry<Self>) -> bool {
         match (entry.is_operand(), entry.node.own.kind) {
             (true, PlaceKind::Here) => true,
-            (true, _) => {
-                let path = entry.path();
-                let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
-                !self.directories.leave_out(&path[..end], true)
-            }
+            // With the slashes at its end, as in GNU grep: `--exclude-dir=d` does not exclude `d/`.
+            (true, _) => !self.directories.leave_out(&entry.path(), true),
             (false, _) => !self.directories.leave_out(entry.name().to_bytes(), false),
         }
     }

@@ -124,27 +124,36 @@ impl Colors {
         for part in query.split(':') {
             let (name, value) =
                 part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
-            let colors =
-                value.filter(|value| value.bytes().all(|byte| byte == b';' || byte.is_ascii_digit()));
-            match (name, colors) {
-                ("rv", None) if value.is_none() => self.reversed = true,
-                ("ne", None) if value.is_none() => self.no_clear = true,
-                ("mt", Some(colors)) => {
-                    self.selected_match = colors.to_owned();
-                    self.context_match = colors.to_owned();
+            let is_color = |value: &str| value.bytes().all(|byte| byte == b';' || byte.is_ascii_digit());
+            if value.is_some_and(|value| name.is_empty() || !is_color(value)) {
+                return;
+            }
+            let field = match name {
+                "rv" => {
+                    self.reversed = true;
+                    continue;
                 }
-                ("ms", Some(colors)) => self.selected_match = colors.to_owned(),
-                ("mc", Some(colors)) => self.context_match = colors.to_owned(),
-                ("sl", Some(colors)) => self.selected_line = colors.to_owned(),
-                ("cx", Some(colors)) => self.context_line = colors.to_owned(),
-                ("fn", Some(colors)) => self.name = colors.to_owned(),
-                ("ln", Some(colors)) => self.number = colors.to_owned(),
-                ("bn", Some(colors)) => self.offset = colors.to_owned(),
-                ("se", Some(colors)) => self.separator = colors.to_owned(),
-                // Unknown capabilities are skipped, as they may be meant for another program. A
-                // malformed item ends the list.
-                (_, None) if value.is_some() || name.is_empty() => return,
-                _ => {}
+                "ne" => {
+                    self.no_clear = true;
+                    continue;
+                }
+                "mt" | "ms" => &mut self.selected_match,
+                "mc" => &mut self.context_match,
+                "sl" => &mut self.selected_line,
+                "cx" => &mut self.context_line,
+                "fn" => &mut self.name,
+                "ln" => &mut self.number,
+                "bn" => &mut self.offset,
+                "se" => &mut self.separator,
+                // It may be meant for another program.
+                _ => continue,
+            };
+            if let Some(value) = value {
+                *field = value.to_owned();
+            }
+            // In GNU grep even without a value.
+            if name == "mt" {
+                self.context_match.clone_from(&self.selected_match);
             }
         }
     }

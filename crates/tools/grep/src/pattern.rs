@@ -340,10 +340,13 @@ impl Parser<'_> {
         let closing: &[u8] = if self.extended { b"}" } else { b"\\}" };
         let is_closed = self.text[at..].starts_with(closing);
         if !is_closed || second_comma || (least.is_none() && !comma) {
-            return match (self.extended, at == self.text.len() || self.text[at..] == *b"\\") {
+            // The C library reads up to the next comma or the end of an interval.
+            let rest = &self.text[at..];
+            let is_ended = second_comma || rest.contains(&b',') || rest.windows(2).any(|two| two == closing);
+            return match (self.extended, is_ended) {
                 (true, _) => Ok(None),
-                (false, true) => Err(InvalidPattern::UnmatchedBrace),
-                (false, false) => Err(InvalidPattern::InvalidInterval),
+                (false, false) => Err(InvalidPattern::UnmatchedBrace),
+                (false, true) => Err(InvalidPattern::InvalidInterval),
             };
         }
         let least = least.unwrap_or(0);

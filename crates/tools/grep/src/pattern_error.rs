@@ -8,7 +8,9 @@ use haul_sys::pcre2::CompileError;
 /// Why patterns can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternError {
-    /// A basic or extended regular expression is invalid.
+    /// Basic or extended regular expressions are invalid: their indices, and why.
+    Invalid(Vec<(usize, InvalidPattern)>),
+    /// The patterns together can't be compiled.
     Refused(InvalidPattern),
     /// PCRE2 rejects the Perl pattern.
     Perl(CompileError),
@@ -19,6 +21,10 @@ pub enum PatternError {
 impl fmt::Display for PatternError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Invalid(invalid) => {
+                let reasons: Vec<_> = invalid.iter().map(|(_, refused)| refused.to_string()).collect();
+                write!(out, "invalid patterns: {}", reasons.join(", "))
+            }
             Self::Refused(refused) => write!(out, "invalid pattern: {refused}"),
             Self::Perl(error) => write!(out, "invalid pattern: {error}"),
             Self::SeveralPerlPatterns => out.write_str("several Perl patterns"),
@@ -31,7 +37,7 @@ impl std::error::Error for PatternError {
         match self {
             Self::Refused(refused) => Some(refused),
             Self::Perl(error) => Some(error),
-            Self::SeveralPerlPatterns => None,
+            Self::Invalid(_) | Self::SeveralPerlPatterns => None,
         }
     }
 }

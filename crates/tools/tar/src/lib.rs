@@ -63,6 +63,6 @@ pub use kind::TarKind;
 pub use list::list;
 pub use options::{
     ArchivePath, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
-    ModeChange, Operation, Options, Ownership, Represented, TarOperand,
+    ModeChange, ModeOperator, ModePermissions, Operation, Options, Ownership, Represented, TarOperand,
 };
 pub use positioned_writer::PositionedWriter;

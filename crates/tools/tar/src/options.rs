@@ -243,14 +243,38 @@ pub struct Options {
 /// One clause of a mode change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeChange {
-    /// Bits to clear.
-    pub clear: Mode,
-    /// Bits of `clear` that directories keep: set-id bits that the clause does not mention.
+    /// What happens to the bits.
+    pub operator: ModeOperator,
+    /// Permissions, for all classes.
+    pub permissions: ModePermissions,
+    /// Bits that the permissions are limited to.
+    pub affected: Mode,
+    /// Bits that `=` clears.
+    pub cleared: Mode,
+    /// Bits that directories keep: set-id bits that the clause does not mention.
     pub kept_by_directories: Mode,
-    /// Bits to set after that.
-    pub set: Mode,
-    /// Bits to set only on directories and on files with an execute bit (`X`).
-    pub set_executable: Mode,
+}
+
+/// The operator of a mode change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModeOperator {
+    /// `+`.
+    Add,
+    /// `-`.
+    Remove,
+    /// `=`, and an octal number.
+    Set,
+}
+
+/// The permissions of a mode change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModePermissions {
+    /// These bits.
+    Bits(Mode),
+    /// These, and execute bits for directories and for files that have any (`X`).
+    BitsAndExecutable(Mode),
+    /// Those that the class with these bits has in the mode so far (`u`, `g` or `o`).
+    OfClass(Mode),
 }
 
 impl ModeChange {
@@ -258,9 +282,23 @@ impl ModeChange {
     #[must_use]
     pub fn apply(self, mode: Mode, is_directory: bool) -> Mode {
         const ANY_EXECUTE: Mode = Mode::new(0o111);
-        let executable = is_directory || !mode.and(ANY_EXECUTE).is_empty();
-        let clear = if is_directory { self.clear.without(self.kept_by_directories) } else { self.clear };
-        let changed = mode.without(clear).or(self.set);
-        if executable { changed.or(self.set_executable) } else { changed }
+        let bits = match self.permissions {
+            ModePermissions::BitsAndExecutable(bits) if is_directory || !mode.and(ANY_EXECUTE).is_empty() => {
+                bits.or(ANY_EXECUTE)
+            }
+            ModePermissions::Bits(bits) | ModePermissions::BitsAndExecutable(bits) => bits,
+            ModePermissions::OfClass(class) => {
+                let of_all = [0o444, 0o222, 0o111].map(Mode::new);
+                let has = |of_all: &Mode| !mode.and(class).and(*of_all).is_empty();
+                of_all.into_iter().filter(has).fold(Mode::new(0), Mode::or)
+            }
+        };
+        let bits = bits.and(self.affected);
+        let kept = if is_directory { self.kept_by_directories } else { Mode::new(0) };
+        match self.operator {
+            ModeOperator::Add => mode.or(bits),
+            ModeOperator::Remove => mode.without(bits),
+            ModeOperator::Set => mode.without(self.cleared.without(kept)).or(bits),
+        }
     }
 }

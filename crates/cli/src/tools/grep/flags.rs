@@ -48,8 +48,8 @@ pub(super) struct GrepArguments {
     pub(super) operands: Vec<OsString>,
     /// Matchers, in order.
     pub(super) matchers: Vec<Syntax>,
-    pub(super) regexp: Vec<OsString>,
-    pub(super) file: Vec<OsString>,
+    /// Where the patterns come from, in order.
+    pub(super) patterns: Vec<PatternSource>,
     pub(super) ignore_case: bool,
     pub(super) word_regexp: bool,
     pub(super) line_regexp: bool,
@@ -59,6 +59,7 @@ pub(super) struct GrepArguments {
     pub(super) max_count: Option<OsString>,
     pub(super) byte_offset: bool,
     pub(super) line_number: bool,
+    pub(super) unix_byte_offsets: bool,
     pub(super) line_buffered: bool,
     /// The last of `-H` and `-h`.
     pub(super) with_filename: Option<bool>,
@@ -87,6 +88,13 @@ pub(super) struct GrepArguments {
     pub(super) group_separator: Option<Option<OsString>>,
     pub(super) color: Option<When>,
     pub(super) sorted: bool,
+}
+
+/// Where patterns come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PatternSource {
+    Text(OsString),
+    File(OsString),
 }
 
 /// Effect of a flag that selects files by name.
@@ -168,12 +176,12 @@ static PATTERNS: &[GrepFlag] = &[
     ),
     GrepFlag::gnu(
         "-e --regexp",
-        AnyValue("PATTERNS", |line, value| line.regexp.push(value.os())),
+        AnyValue("PATTERNS", |line, value| line.patterns.push(PatternSource::Text(value.os()))),
         "search for PATTERNS; may be repeated",
     ),
     GrepFlag::gnu(
         "-f --file",
-        AnyValue("FILE", |line, value| line.file.push(value.os())),
+        AnyValue("FILE", |line, value| line.patterns.push(PatternSource::File(value.os()))),
         "read PATTERNS from FILE",
     ),
     GrepFlag::gnu(
@@ -363,6 +371,7 @@ static COLOR: &[GrepFlag] = &[
         "highlight matches in colour, as GREP_COLORS says: always, never or auto (on a terminal; the default for WHEN)",
     ),
     GrepFlag::gnu("-U --binary", Plain(|_| ()), ""),
+    GrepFlag::gnu("-u --unix-byte-offsets", Plain(|line| line.unix_byte_offsets = true), ""),
 ];
 
 static OWN: &[GrepFlag] = &[GrepFlag::own(
@@ -389,7 +398,7 @@ mod tests {
     fn numbers_are_context() {
         assert_eq!(context(&["-5"]).0, Some("5".into()));
         let (number, line) = context(&["-n12H", "x", "-3e", "-4"]);
-        assert_eq!((number, line.regexp), (Some("3".into()), vec![OsString::from("-4")]));
+        assert_eq!((number, line.patterns), (Some("3".into()), vec![PatternSource::Text("-4".into())]));
         assert!(line.line_number && line.with_filename == Some(true));
         assert_eq!(context(&["-1n2"]).0, Some("12".into()));
         assert_eq!(context(&["-1", "-2"]).0, Some("2".into()));

@@ -5,49 +5,66 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use haul_sys::{LocalTime, Mode, Timestamp, local_time};
-use haul_tar::{ModeChange, Represented};
+use haul_tar::{ModeChange, ModeOperator, ModePermissions, Represented};
 
 const ALL: u32 = 0o7777;
 const SET_ID: u32 = 0o6000;
+const OPERATORS: [char; 3] = ['+', '-', '='];
 
-/// Parses mode changes as `chmod` does: an octal number, or clauses like `u+rwX,go-w`.
+/// Parses mode changes as `chmod` does: an octal number, or clauses like `u+rwX,go-w,g=u`.
 pub(super) fn mode(text: &str) -> Result<Vec<ModeChange>, String> {
-    let wrong = || "Invalid mode given on option".to_owned();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= ALL).ok_or_else(wrong)?;
+    changes(text).ok_or_else(|| "Invalid mode given on option".to_owned())
+}
+
+fn changes(text: &str) -> Option<Vec<ModeChange>> {
+    if let Some(bits) = octal(text) {
         // Fewer than five digits leave the set-id bits of directories alone.
-        let kept = if text.len() < 5 { SET_ID & !bits } else { 0 };
-        return Ok(vec![ModeChange { kept_by_directories: Mode::new(kept), ..change(ALL, bits, 0) }]);
+        return Some(vec![octal_change(ModeOperator::Set, bits, text.len() < 5)]);
     }
     let mut changes = Vec::new();
     for clause in text.split(',') {
-        let who_end = clause.find(['+', '-', '=']).ok_or_else(wrong)?;
-        let (who, mut actions) = clause.split_at(who_end);
-        let classes = classes(who).ok_or_else(wrong)?;
+        let (who, mut actions) = clause.split_at(clause.find(OPERATORS)?);
+        let classes = classes(who)?;
         while !actions.is_empty() {
             let (operator, rest) = actions.split_at(1);
-            let end = rest.find(['+', '-', '=']).unwrap_or(rest.len());
-            let (letters, following) = rest.split_at(end);
-            let (bits, executable) = permissions(letters).ok_or_else(wrong)?;
-            let (bits, executable) = (bits & classes, executable & classes);
-            changes.push(match operator {
-                "+" => change(0, bits, executable),
-                "-" => change(bits | executable, 0, 0),
-                _ => ModeChange {
-                    kept_by_directories: Mode::new(SET_ID & !bits),
-                    // The umask limits what is set, not what is cleared.
-                    ..change(if who.is_empty() { ALL } else { classes }, bits, executable)
-                },
-            });
+            let operator = match operator {
+                "+" => ModeOperator::Add,
+                "-" => ModeOperator::Remove,
+                _ => ModeOperator::Set,
+            };
+            let (letters, following) = rest.split_at(rest.find(OPERATORS).unwrap_or(rest.len()));
             actions = following;
+            if let Some(bits) = octal(letters).filter(|_| who.is_empty() && following.is_empty()) {
+                changes.push(octal_change(operator, bits, false));
+                continue;
+            }
+            let (permissions, mentioned) = permissions(letters)?;
+            changes.push(ModeChange {
+                operator,
+                permissions,
+                // The umask limits what is set, not what is cleared.
+                affected: Mode::new(classes),
+                cleared: Mode::new(if who.is_empty() { ALL } else { classes }),
+                kept_by_directories: Mode::new(SET_ID & !(mentioned & classes)),
+            });
         }
     }
-    Ok(changes)
+    Some(changes)
 }
 
-fn change(clear: u32, set: u32, set_executable: u32) -> ModeChange {
-    let [clear, set, set_executable] = [clear, set, set_executable].map(Mode::new);
-    ModeChange { clear, kept_by_directories: Mode::new(0), set, set_executable }
+fn octal(digits: &str) -> Option<u32> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    u32::from_str_radix(digits, 8).ok().filter(|bits| is_number && *bits <= ALL)
+}
+
+fn octal_change(operator: ModeOperator, bits: u32, keeps_set_id: bool) -> ModeChange {
+    ModeChange {
+        operator,
+        permissions: ModePermissions::Bits(Mode::new(bits)),
+        affected: Mode::new(ALL),
+        cleared: Mode::new(ALL),
+        kept_by_directories: Mode::new(if keeps_set_id { SET_ID & !bits } else { 0 }),
+    }
 }
 
 /// Returns the bits of user classes; without any, all that the umask allows.
@@ -68,17 +85,36 @@ fn classes(who: &str) -> Option<u32> {
     })
 }
 
-/// Returns the bits of permission letters, and those that only directories and executables get.
-fn permissions(letters: &str) -> Option<(u32, u32)> {
-    letters.chars().try_fold((0, 0), |(bits, executable), letter| match letter {
-        'r' => Some((bits | 0o444, executable)),
-        'w' => Some((bits | 0o222, executable)),
-        'x' => Some((bits | 0o111, executable)),
-        'X' => Some((bits, executable | 0o111)),
-        's' => Some((bits | 0o6000, executable)),
-        't' => Some((bits | 0o1000, executable)),
-        _ => None,
-    })
+/// Parses permission letters, or the one letter of a class whose permissions are copied. Returns
+/// the bits that are mentioned, too.
+fn permissions(letters: &str) -> Option<(ModePermissions, u32)> {
+    let class = match letters {
+        "u" => 0o700,
+        "g" => 0o070,
+        "o" => 0o007,
+        _ => 0,
+    };
+    if class != 0 {
+        return Some((ModePermissions::OfClass(Mode::new(class)), 0));
+    }
+    let bits = letters.chars().try_fold(0, |bits, letter| {
+        Some(
+            bits | match letter {
+                'r' => 0o444,
+                'w' => 0o222,
+                'x' => 0o111,
+                's' => SET_ID,
+                't' => 0o1000,
+                'X' => 0,
+                _ => return None,
+            },
+        )
+    })?;
+    let permissions = match letters.contains('X') {
+        true => ModePermissions::BitsAndExecutable(Mode::new(bits)),
+        false => ModePermissions::Bits(Mode::new(bits)),
+    };
+    Some((permissions, bits))
 }
 
 /// Parses the owner of members: a name, a number, or both.
@@ -106,7 +142,11 @@ fn represented(
     if let Some(colon) = bytes.iter().rposition(|byte| *byte == b':') {
         let digits = &bytes[colon + 1..];
         let number = number(digits).ok_or_else(|| wrong_number(digits))?;
-        return Ok(Represented { name: bytes[..colon].to_vec(), number: Some(number) });
+        let name = match &bytes[..colon] {
+            b"" => name_of(number).unwrap_or_default(),
+            name => name.to_vec(),
+        };
+        return Ok(Represented { name, number: Some(number) });
     }
     let digits = bytes.strip_prefix(b"+").unwrap_or(bytes);
     if let Some(number) = number(digits) {
@@ -209,6 +249,13 @@ fn from_local(seconds: i64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+    use std::process::Command;
+
+    use haul_testkit::Sandbox;
+
     use super::*;
 
     fn applied(text: &str, to: u32, is_directory: bool) -> u32 {
@@ -236,6 +283,42 @@ mod tests {
         assert_eq!(applied("ug-s", 0o6755, true), 0o755);
         for wrong in ["", "9", "10000", "u", "z+r", "u+q", "u+r,"] {
             assert!(mode(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// Returns the mode that `chmod` gives an entry; `None` if it refuses the change.
+    fn chmod(text: &str, (path, before): (&Path, u32)) -> Option<u32> {
+        fs::set_permissions(path, Permissions::from_mode(before)).unwrap();
+        let said = Command::new("chmod").args(["--", text]).arg(path).env("LC_ALL", "C").output().unwrap();
+        let is_refused = said.stderr.windows(12).any(|words| words == b"invalid mode");
+        (!is_refused).then(|| fs::metadata(path).unwrap().mode() & ALL)
+    }
+
+    #[test]
+    fn any_change_is_that_of_chmod() {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let (file, directory) = (sandbox.join("file"), sandbox.join("directory"));
+        fs::write(&file, "").unwrap();
+        fs::create_dir(&directory).unwrap();
+        let mut texts = Vec::new();
+        let letters =
+            ["", "r", "X", "sw", "xt", "u", "g", "o", "ug", "ur", "22", "6755", "8", "77777", "q", "7r"];
+        for who in ["", "u", "g", "o", "a", "uo", "q"] {
+            for operator in ["", "+", "-", "="] {
+                texts.extend(letters.map(|letters| format!("{who}{operator}{letters}")));
+            }
+        }
+        for more in
+            ["u=g-w+X,o=u", "go+u,go-w", "u=rwx,go=u", "a-x,g=u+s", "+22,u-w", "=7-7", "u=s,u=g,", ",u+r"]
+        {
+            texts.push(more.to_owned());
+        }
+        for text in &texts {
+            let entries = [(&file, 0o2640, false), (&file, 0o5751, false), (&directory, 0o6724, true)];
+            for (path, before, is_directory) in entries {
+                let ours = mode(text).ok().map(|_| applied(text, before, is_directory));
+                assert_eq!(ours, chmod(text, (path, before)), "{text:?} of {before:o}");
+            }
         }
     }
 
@@ -274,6 +357,7 @@ mod tests {
         assert_eq!(read("root"), Ok((b"root".to_vec(), Some(0))));
         assert_eq!(read("0"), Ok((b"root".to_vec(), Some(0))));
         assert_eq!(read("someone:7"), Ok((b"someone".to_vec(), Some(7))));
+        assert_eq!(read(":0"), Ok((b"root".to_vec(), Some(0))));
         assert_eq!(read("4000000000"), Ok((Vec::new(), Some(4_000_000_000))));
         assert_eq!(read("nobody by this name"), Ok((b"nobody by this name".to_vec(), None)));
         for wrong in ["", "a:b", "4294967296", "+4294967296", "a:4294967296", "999999999999"] {

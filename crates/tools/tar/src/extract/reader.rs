@@ -41,12 +41,71 @@ enum Reading {
     InParts,
 }
 
-pub(super) struct MemberReader {
-    members: Members,
-    options: Arc<Options>,
+/// Decides which members are extracted, to files or to standard output.
+struct Admission {
     selection: MemberSelection,
     prefixes: PrefixReporter,
     lines: MemberLines,
+}
+
+impl Admission {
+    fn new(options: &Options) -> Self {
+        Self {
+            selection: MemberSelection::new(options),
+            prefixes: PrefixReporter::new(options.confinement),
+            lines: MemberLines::new(options.verbose, options.numeric_owner),
+        }
+    }
+
+    /// Returns a member's operand, if there are operands, and its path below the root; `None` if it
+    /// is not extracted. With `-v`, prints its name.
+    fn admit(
+        &mut self,
+        options: &Options,
+        member: &mut Member,
+        problems: &mut Vec<Problem>,
+        report: &dyn Reporter,
+    ) -> Option<(Option<usize>, Vec<u8>)> {
+        let operand = self.selection.wants(&member.name)?;
+        if member.refused {
+            return None;
+        }
+        let name = match member.name.is_empty() {
+            true => &b"."[..],
+            false => confined(&self.prefixes, options, &member.name, TarKind::RemovingPrefix, report),
+        };
+        let leads_up = member.name.split(|byte| *byte == b'/').any(|component| component == b"..");
+        if leads_up && options.confinement == Confinement::Confined {
+            problems.push(Problem::new(TarKind::DotDot).naming(member.name.as_slice()));
+            return None;
+        }
+        let path = stripped(name, options.strip_components)?;
+        if member.kind == MemberKind::HardLink {
+            member.link = link_target(&self.prefixes, options, &member.link, report);
+        }
+        if options.verbose > 0 {
+            report.line(self.lines.line(member));
+        }
+        match member.kind {
+            MemberKind::Volume => return None,
+            MemberKind::Continued => {
+                problems.push(Problem::new(TarKind::Continued).naming(member.name.as_slice()));
+                return None;
+            }
+            MemberKind::Unknown(letter) => {
+                let problem = Problem::new(TarKind::UnknownKind).naming(member.name.as_slice());
+                problems.push(problem.naming([letter]).as_warning());
+            }
+            _ => {}
+        }
+        Some((operand, path))
+    }
+}
+
+pub(super) struct MemberReader {
+    members: Members,
+    options: Arc<Options>,
+    admission: Admission,
     roots: Roots,
     /// Resolvers by root, for members and for the targets of hard links.
     places: [Vec<Resolver>; 2],
@@ -66,9 +125,7 @@ impl MemberReader {
     ) -> Self {
         Self {
             members,
-            selection: MemberSelection::new(options),
-            prefixes: PrefixReporter::new(options.confinement),
-            lines: MemberLines::new(options.verbose, options.numeric_owner),
+            admission: Admission::new(options),
             options: Arc::clone(options),
             roots,
             places,
@@ -80,7 +137,7 @@ impl MemberReader {
 
     /// Reports operands that were not found; returns true if there are any.
     pub(super) fn report_missing(&self, report: &dyn Reporter) -> bool {
-        self.selection.report_missing(report)
+        self.admission.selection.report_missing(report)
     }
 
     pub(super) fn next(&mut self, cx: &Context<'_, Extractor>, state: &ExtractState) -> Option<ExtractPiece> {
@@ -173,34 +230,18 @@ impl MemberReader {
         cx.problem(archive::problem(&self.options, failure));
     }
 
-    /// Prepares a member: decides the entry to make and the names that this touches. Directories
-    /// are made immediately, if possible.
+    /// Prepares a member: decides what to make and which names that touches. Directories are made
+    /// immediately, if possible.
     fn prepare(
         &mut self,
         cx: &Context<'_, Extractor>,
         state: &ExtractState,
         mut member: Member,
     ) -> Option<ExtractItem> {
-        let operand = self.selection.wants(&member.name)?;
-        if member.refused || member.kind == MemberKind::Volume {
-            return None;
-        }
-        if member.kind == MemberKind::Continued {
-            let problem = Problem::new(TarKind::Continued).naming(member.name.as_slice());
-            cx.problem(problem);
-            return None;
-        }
-        let path = self.path(cx, &member.name)?;
-        if member.kind == MemberKind::HardLink {
-            member.link = link_target(&self.prefixes, &self.options, &member.link, cx.report());
-        }
-        if self.options.verbose > 0 {
-            cx.report().line(self.lines.line(&member));
-        }
-        if let MemberKind::Unknown(letter) = member.kind {
-            let problem = Problem::new(TarKind::UnknownKind).naming(member.name.as_slice()).naming([letter]);
-            cx.problem(problem.as_warning());
-        }
+        let mut problems = Vec::new();
+        let admitted = self.admission.admit(&self.options, &mut member, &mut problems, cx.report());
+        problems.into_iter().for_each(|problem| cx.problem(problem));
+        let (operand, path) = admitted?;
         if member.kind == MemberKind::HardLink && member.link.is_empty() {
             // It leads to a member whose name was stripped completely, so there is no such file.
             let absent = Error::new(Operation::Linkat, String::new(), Errno::NOENT);
@@ -215,24 +256,6 @@ impl MemberReader {
             return Some(item);
         }
         self.place(cx, state, item)
-    }
-
-    fn confined<'a>(&self, cx: &Context<'_, Extractor>, name: &'a [u8], kind: TarKind) -> &'a [u8] {
-        confined(&self.prefixes, &self.options, name, kind, cx.report())
-    }
-
-    /// Returns the path of a member below the root; `None` if it is not extracted.
-    fn path(&self, cx: &Context<'_, Extractor>, name: &[u8]) -> Option<Vec<u8>> {
-        let path = match name.is_empty() {
-            true => &b"."[..],
-            false => self.confined(cx, name, TarKind::RemovingPrefix),
-        };
-        let leads_up = name.split(|byte| *byte == b'/').any(|component| component == b"..");
-        if leads_up && self.options.confinement == Confinement::Confined {
-            cx.problem(Problem::new(TarKind::DotDot).naming(name));
-            return None;
-        }
-        stripped(path, self.options.strip_components)
     }
 
     /// Resolves the path of a member. A directory is made immediately, if possible.
@@ -381,26 +404,16 @@ fn in_turn(mut item: ExtractItem) -> ExtractItem {
 
 /// Writes the content of regular files to standard output, one after the other (`-O`).
 pub(super) fn to_standard_output(mut members: Members, options: &Options, report: &dyn Reporter) -> u8 {
-    let (selection, mut lines) =
-        (MemberSelection::new(options), MemberLines::new(options.verbose, options.numeric_owner));
-    let prefixes = PrefixReporter::new(options.confinement);
+    let mut admission = Admission::new(options);
     let (mut problems, mut failed) = (Vec::new(), false);
     loop {
         let next = members.next(&mut problems);
         failed |= archive::report_all(&mut problems, report);
         let outcome = match next {
             Ok(Some(mut member)) => {
-                let is_wanted = selection.wants(&member.name).is_some() && {
-                    let name = confined(&prefixes, options, &member.name, TarKind::RemovingPrefix, report);
-                    stripped(name, options.strip_components).is_some()
-                };
-                if is_wanted && member.kind == MemberKind::HardLink {
-                    member.link = link_target(&prefixes, options, &member.link, report);
-                }
-                if is_wanted && options.verbose > 0 {
-                    report.line(lines.line(&member));
-                }
-                match is_wanted && member.is_file() && !member.refused {
+                let admitted = admission.admit(options, &mut member, &mut problems, report);
+                failed |= archive::report_all(&mut problems, report);
+                match admitted.is_some() && member.is_file() {
                     true => put_out(&mut members, &member, report),
                     false => Ok(()),
                 }
@@ -414,7 +427,7 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
         }
     }
     failed |= archive::end(&mut members, options, report);
-    failed |= selection.report_missing(report);
+    failed |= admission.selection.report_missing(report);
     if failed { FAILED } else { 0 }
 }
 

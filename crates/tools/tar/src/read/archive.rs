@@ -30,12 +30,12 @@ pub(crate) fn open(options: &Options) -> Result<Members, Problem> {
         let filtered = Filtered::of(&options.program, file).map_err(|cause| {
             Problem::new(TarKind::CannotStart).naming(program.as_encoded_bytes()).because(cause)
         })?;
-        return Ok(Members::of_program(ArchiveInput::of_stream(Box::new(filtered)), options.ignore_zeros));
+        return Ok(Members::of_program(ArchiveInput::of_stream(Box::new(filtered)), options));
     }
     let is_standard = matches!(options.archive, ArchivePath::Standard);
     let input = input(file, is_standard).map_err(cannot_open)?;
     let (plain, packed) = decompress::plain(input).map_err(|failure| problem(options, failure))?;
-    Ok(Members::new(plain, packed, options.ignore_zeros))
+    Ok(Members::new(plain, packed, options))
 }
 
 /// Output of the user's program (`-I`), which decompresses the archive.

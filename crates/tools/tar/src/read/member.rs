@@ -1,7 +1,9 @@
 //! A member of an archive, whatever the format.
 
+use std::ffi::{CStr, CString};
+
 use haul_flow::Problem;
-use haul_sys::{Mode, Timestamp};
+use haul_sys::{Mode, Timestamp, group_number, user_number};
 use serde::{Deserialize, Serialize};
 
 use super::header::{Dialect, ParsedHeader};
@@ -69,21 +71,40 @@ fn value_of(name: &[u8], field: &'static str, number: Number, problems: &mut Vec
 
 impl Member {
     /// Merges a header with the extended headers before it.
-    pub(crate) fn of(header: ParsedHeader, extended: Extended, problems: &mut Vec<Problem>) -> Self {
+    ///
+    /// `numeric_owner` is true if the numbers of its user and group are used whatever their names
+    /// are.
+    pub(crate) fn of(
+        header: ParsedHeader,
+        extended: Extended,
+        numeric_owner: bool,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
         let name = extended.path.unwrap_or(header.name);
         let kind = MemberKind::of_letter(header.kind, &name);
-        let id = |given: Option<u64>, field: &'static str, number: Number, problems: &mut Vec<Problem>| {
-            let value = given.map_or_else(|| value_of(&name, field, number, problems).into(), i128::from);
+        let user_name = extended.user_name.unwrap_or(header.user_name);
+        let group_name = extended.group_name.unwrap_or(header.group_name);
+        let mut id = |given: Option<u64>, field: &'static str, number: Number, is_used: &dyn Fn() -> bool| {
+            let mut wrong = Vec::new();
+            let value = given.map_or_else(|| value_of(&name, field, number, &mut wrong).into(), i128::from);
             let id = u32::try_from(value).unwrap_or_else(|_| {
                 let problem = Problem::new(TarKind::NumberOutOfRange).naming(name.as_slice());
-                problems.push(problem.naming(value.to_string()).naming(field));
+                wrong.push(problem.naming(value.to_string()).naming(field));
                 NOBODY
             });
+            // What is wrong with a number that a name takes the place of is never told.
+            if !wrong.is_empty() && is_used() {
+                problems.append(&mut wrong);
+            }
             // For chown(2), the highest user or group number means "unchanged".
             if id == u32::MAX { NOBODY } else { id }
         };
-        let user = id(extended.user, "uid_t", header.user, problems);
-        let group = id(extended.group, "gid_t", header.group, problems);
+        let is_used = |name: &[u8], number_of: fn(&CStr) -> Option<u32>| {
+            let name = CString::new(name).unwrap_or_default();
+            numeric_owner || name.is_empty() || number_of(&name).is_none()
+        };
+        let user = id(extended.user, "uid_t", header.user, &|| is_used(&user_name, user_number));
+        let group = id(extended.group, "gid_t", header.group, &|| is_used(&group_name, group_number));
         let mut bad = |field: &'static str, number: Number| value_of(&name, field, number, problems);
         let mut natural = |field, number, limit: u64| {
             let value = bad(field, number);
@@ -117,8 +138,8 @@ impl Member {
             mode: Mode::new((mode & 0o7777) as u32),
             user,
             group,
-            user_name: extended.user_name.unwrap_or(header.user_name),
-            group_name: extended.group_name.unwrap_or(header.group_name),
+            user_name,
+            group_name,
             modified,
             device,
             size,

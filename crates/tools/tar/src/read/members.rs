@@ -17,8 +17,8 @@ use super::input::{ArchiveInput, BUFFER_BYTES, Chunk, ReadFailure};
 use super::member::Member;
 use super::pax::{Extended, PaxDefect};
 use super::sparse::{self, MapInFront};
-use crate::TarKind;
 use crate::format::{BLOCK, MemberKind};
+use crate::{Options, TarKind};
 
 /// Maximum length of a name in a member of its own, in bytes.
 const NAME_BYTES_MAX: u64 = 1 << 20;
@@ -45,7 +45,9 @@ pub(crate) struct Members {
     /// Bytes left of the last member's content, and of its padding.
     left: u64,
     filling: u64,
+    /// True if only EOF ends the archive.
     ignore_zeros: bool,
+    numeric_owner: bool,
     /// True if an archive of no bytes has no members; otherwise it is not an archive.
     may_be_empty: bool,
     /// True if the last blocks were not headers, which was reported.
@@ -55,17 +57,17 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Reads from `input`, which was compressed as `packed` says. With `ignore_zeros`, only
-    /// EOF ends the archive.
-    pub(crate) fn new(input: ArchiveInput, packed: Option<Packed>, ignore_zeros: bool) -> Self {
+    /// Reads from `input`, which was compressed as `packed` says.
+    pub(crate) fn new(input: ArchiveInput, packed: Option<Packed>, options: &Options) -> Self {
         Self {
             input,
             packed,
             global: Extended::default(),
             left: 0,
             filling: 0,
-            ignore_zeros,
-            // Like GNU tar, whose decompressor is another program: it wrote nothing.
+            ignore_zeros: options.ignore_zeros,
+            numeric_owner: options.numeric_owner,
+            // As in GNU tar, for which the decompressor is another program: it wrote nothing.
             may_be_empty: packed.is_some(),
             lost: false,
             seen_any: false,
@@ -73,9 +75,9 @@ impl Members {
         }
     }
 
-    /// Reads the output of a program that decompresses the archive.
-    pub(crate) fn of_program(input: ArchiveInput, ignore_zeros: bool) -> Self {
-        Self { may_be_empty: true, ..Self::new(input, None, ignore_zeros) }
+    /// Reads what a program writes that decompresses the archive.
+    pub(crate) fn of_program(input: ArchiveInput, options: &Options) -> Self {
+        Self { may_be_empty: true, ..Self::new(input, None, options) }
     }
 
     pub(crate) fn input(&self) -> &ArchiveInput {
@@ -253,7 +255,7 @@ impl Members {
         if let (true, Some(name)) = (declared.is_any(), &declared.name) {
             extended.path = Some(name.clone());
         }
-        let mut member = Member::of(header, extended, problems);
+        let mut member = Member::of(header, extended, self.numeric_owner, problems);
         member.refused = before.refused || is_nameless || member.stored > sparse::FILE_BYTES_MAX;
         let mut map = None;
         if is_old_sparse {
