@@ -11,7 +11,7 @@ use crate::operation::Operation;
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-/// Types of file systems that this kernel alone serves: no other host writes to them, and no process
+/// Types of file systems that only this kernel serves: no other host writes to them, and no process
 /// serves them.
 const LOCAL_TYPES: [u64; 17] = [
     magic::EXT,
