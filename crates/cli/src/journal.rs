@@ -141,8 +141,8 @@ pub(crate) fn finish(journal: &Journal, request: &LoweredCopy, succeeded: bool, 
         let journal = journal.path().display();
         console.print(format!("nothing to copy: {entries} as recorded in {journal}\n").as_bytes());
     }
-    // The journal of a run that never began is of no use either. A target that couldn't be recorded,
-    // because it has no birth time, is known by the note: it is the copy itself.
+    // The journal of a run that never began is of no use either. A target that couldn't be
+    // recorded, because it has no birth time, is known by the note: it is the copy itself.
     let has_target = || journal.note() == 1 && !copies_to_a_name(&request.operands);
     if request.resume
         && (succeeded || !journal.has_work() && !has_target())

@@ -75,8 +75,8 @@ pub(super) fn init(threads: usize, requests: usize) -> Result<(), Errno> {
 
 /// A control block: the operation, and its result once complete.
 ///
-/// The `unsafe` methods touch fields that nobody else may touch at the time; [`super::slot::PosixAioSlot`]
-/// defines who may when.
+/// The `unsafe` methods touch fields that nobody else may touch at the time:
+/// [`super::slot::PosixAioSlot`] defines who may when.
 pub(super) struct PosixControlBlock(UnsafeCell<libc::aiocb>);
 
 impl PosixControlBlock {

@@ -37,8 +37,8 @@ pub(super) fn has_changed(file: &Fd, before: &Stat) -> Result<bool, Error> {
 }
 
 /// True if a file has as many bytes as `stat` says. Files of procfs have content although their
-/// size is 0; some return nothing if the buffer is too small for all of it. A read error is reported
-/// when the content is compared.
+/// size is 0; some return nothing if the buffer is too small for all of it. A read error is
+/// reported when the content is compared.
 fn is_size(file: &Fd, bytes: u64) -> bool {
     bytes > 0 || matches!(read_all(file, 0, &mut [0; 4096]), Ok(0))
 }

@@ -149,8 +149,8 @@ impl DeletionSurvey {
         Ok(Some(TargetCounterpart { held, name: None }))
     }
 
-    /// Opens the counterpart of a directory, `name` in `above`. `None` in a dry run if only the real
-    /// run can list it, which the copy reports.
+    /// Opens the counterpart of a directory, `name` in `above`. `None` in a dry run if only the
+    /// real run can list it, which the copy reports.
     fn open_counterpart(
         &self,
         cx: &Context<'_, Self>,
