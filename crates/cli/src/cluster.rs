@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,11 +39,26 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Maximum time for which a refused rank waits for the launcher to end it.
 const JOB_END: Duration = Duration::from_secs(3);
 
+/// Values that `HAUL_SILENCE` can have, in seconds: up to a day.
+const SILENCE_SECONDS: RangeInclusive<u64> = 1..=86_400;
+
 /// Returns a process group's options, from the environment and the user.
-fn crew_options(options: &haul_cluster::Options) -> GroupOptions {
-    let said = std::env::var("HAUL_SILENCE").ok().and_then(|text| text.parse().ok());
-    let silence = said.map_or(SILENCE, Duration::from_secs);
-    GroupOptions { silence, range_bytes: options.range_bytes, walk: options.walk }
+///
+/// # Errors
+/// `HAUL_SILENCE` is not a number of seconds.
+fn group_options(options: &haul_cluster::Options) -> Result<GroupOptions, String> {
+    let silence = match std::env::var_os("HAUL_SILENCE").filter(|text| !text.is_empty()) {
+        None => SILENCE,
+        Some(text) => silence_of(&text.to_string_lossy())?,
+    };
+    Ok(GroupOptions { silence, range_bytes: options.range_bytes, walk: options.walk })
+}
+
+fn silence_of(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| SILENCE_SECONDS.contains(seconds));
+    let (first, last) = (SILENCE_SECONDS.start(), SILENCE_SECONDS.end());
+    let refusal = || format!("HAUL_SILENCE must be a number of seconds from {first} to {last}, not '{text}'");
+    seconds.map(Duration::from_secs).ok_or_else(refusal)
 }
 
 /// True if this is one of several processes that a launcher started with the same command line.
@@ -86,6 +102,14 @@ pub(crate) fn under_launcher(
     journal: Option<Arc<Journal>>,
     launch: impl FnOnce(&ProcessGroup) -> ExitCode + Send,
 ) -> ExitCode {
+    let group_options = match group_options(options) {
+        Ok(group_options) => group_options,
+        Err(refusal) => {
+            return refuse(ExitCode::FAILURE, || {
+                fail(&format!("haul: {refusal}"));
+            });
+        }
+    };
     let world = match World::open(options.mpi_library.as_deref()) {
         Ok(world) => world,
         // If the library belongs to another launcher every process would report it; other refusals
@@ -103,7 +127,7 @@ pub(crate) fn under_launcher(
         return ended(serve(world, None).and_then(|world| world.finish_or_exit(0)));
     }
     let (launcher, link) = InProcess::new();
-    let group = ProcessGroup::new(Box::new(launcher), crew_options(options), journal);
+    let group = ProcessGroup::new(Box::new(launcher), group_options, journal);
     std::thread::scope(|threads| {
         let launched = threads.spawn(|| launch(&group));
         let served = serve(world, Some(link));
@@ -123,7 +147,7 @@ pub(crate) fn group(
 ) -> Result<ProcessGroup, String> {
     let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let launcher = MpiLauncher::new(clients, program, options).map_err(|refusal| refusal.to_string())?;
-    Ok(ProcessGroup::new(Box::new(launcher), crew_options(options), journal))
+    Ok(ProcessGroup::new(Box::new(launcher), group_options(options)?, journal))
 }
 
 /// Runs a process started by a launch process: `haul --rank [LIBRARY]`.
@@ -197,4 +221,20 @@ fn ended(outcome: Result<(), Broken>) -> ExitCode {
 fn fail(text: &str) -> ExitCode {
     complain(format!("{text}\n").as_bytes());
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_silence_limit_is_a_number_of_seconds() {
+        for (text, seconds) in [("1", 1), ("60", 60), ("86400", 86_400)] {
+            assert_eq!(silence_of(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in ["0", "86401", "18446744073709551615", "-1", "1.5", " 5", "5s", "abc"] {
+            let refusal = silence_of(text).unwrap_err();
+            assert!(refusal.ends_with(&format!("from 1 to 86400, not '{text}'")), "{refusal}");
+        }
+    }
 }

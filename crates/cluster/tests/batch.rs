@@ -428,6 +428,7 @@ fn a_job_of_pbs_is_described_and_followed() {
     let script = pbs.script("1.standin");
     for line in [
         "#PBS -N haul",
+        "#PBS -S /bin/sh",
         "#PBS -l select=5:ncpus=1:mpiprocs=1",
         "#PBS -l walltime=1:02:03",
         "#PBS -A project",

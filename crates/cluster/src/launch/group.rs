@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_the_size_of_the_crew_does_not_wait_for_who_hears() {
+    fn asking_for_the_size_of_the_group_does_not_wait_for_the_receiver() {
         let options = GroupOptions { silence: Duration::MAX, range_bytes: None, walk: WalkPlacement::Launch };
         let group = ProcessGroup::new(Box::new(Never), options, None);
         let hearing = lock(&group.attempt);
