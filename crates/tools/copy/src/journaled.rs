@@ -237,7 +237,10 @@ pub(super) fn is_recorded_first(copy: EntryCopy<'_>, source: &Stat) -> bool {
             Update::All => {
                 let is_read_only =
                     source.kind == FileType::Regular && !source.mode.contains(Mode::OWNER_WRITE);
-                is_read_only && copy.copier.process.user != 0 && !own.is_new() && !own.holds_unfinished()
+                is_read_only
+                    && !copy.copier.capabilities.write_all()
+                    && !own.is_new()
+                    && !own.holds_unfinished()
             }
             _ => !copy.options.attributes_only,
         }

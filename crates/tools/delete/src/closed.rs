@@ -1,19 +1,20 @@
-//! Directories in the target that belong to an ordinary user who may not list or search them. The
-//! copy makes them accessible while it works in them, and so do the survey and the deletion.
+//! Directories in the target that this user owns but may not list or search. The copy makes them
+//! accessible while it works in them, and so do the survey and the deletion.
 
 use std::ffi::CStr;
 use std::sync::Arc;
 
 use haul_flow::{DirCache, DirHandle, Problem};
-use haul_sys::{Fd, FileType, Mode, Open, Pinned, Stat, change_mode, effective_identity};
+use haul_sys::{Capabilities, Fd, FileType, Mode, Open, Pinned, Stat, change_mode, effective_identity};
 
 use super::kind::DeleteKind;
 
 /// True for a directory that this user may not list or search, but can make accessible.
 pub(super) fn is_closed(there: &Stat) -> bool {
-    let user = effective_identity().user;
-    let is_own = user != 0 && there.owner == user && there.kind == FileType::Directory;
-    is_own && !there.mode.contains(Mode::OWNER_LIST)
+    there.kind == FileType::Directory
+        && !there.mode.contains(Mode::OWNER_LIST)
+        && there.owner == effective_identity().user
+        && !Capabilities::effective().read_all()
 }
 
 /// Pins a directory if it is closed.
