@@ -128,6 +128,9 @@ pub(crate) fn under_launcher(
     }
     let (launcher, link) = InProcess::new();
     let group = ProcessGroup::new(Box::new(launcher), group_options, journal);
+    if let Err(error) = remove_tokens_before_end(&group) {
+        return fail(&format!("haul: {error}"));
+    }
     std::thread::scope(|threads| {
         let launched = threads.spawn(|| launch(&group));
         let served = serve(world, Some(link));
@@ -147,7 +150,16 @@ pub(crate) fn group(
 ) -> Result<ProcessGroup, String> {
     let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let launcher = MpiLauncher::new(clients, program, options).map_err(|refusal| refusal.to_string())?;
-    Ok(ProcessGroup::new(Box::new(launcher), group_options(options)?, journal))
+    let group = ProcessGroup::new(Box::new(launcher), group_options(options)?, journal);
+    remove_tokens_before_end(&group)?;
+    Ok(group)
+}
+
+/// Has the tokens in the user's directories removed before a signal ends the program.
+fn remove_tokens_before_end(group: &ProcessGroup) -> Result<(), String> {
+    let tokens = group.tokens();
+    let guard = signals::before_end(move || tokens.remove());
+    guard.map(drop).map_err(|error| format!("cannot handle signals: {error}"))
 }
 
 /// Runs a process started by a launch process: `haul --rank [LIBRARY]`.

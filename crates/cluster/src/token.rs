@@ -1,28 +1,65 @@
 //! Tokens: files that the launch process creates in target directories, so that every rank can
 //! verify that it sees the same directory and not one of its own host. They are removed when all
-//! ranks have looked.
+//! ranks have looked, or before a signal ends the launch process ([`LiveTokens::remove`]).
 
 use std::ffi::{CStr, CString};
+use std::mem;
+use std::sync::{Arc, Mutex};
 
-use haul_flow::{DirCache, JobSpec, Problem, sweep};
+use haul_flow::{DirCache, JobSpec, Problem, lock, sweep};
 use haul_journal::RunId;
+use haul_sys::{Error, Fd};
 
 use crate::error::RankMismatch;
 use crate::kind::ClusterKind;
 use crate::remote_path::{RemotePath, RemotePaths};
 use crate::wire::DirectoryToken;
 
+/// The tokens that exist now.
+#[derive(Debug, Default)]
+pub struct LiveTokens(Mutex<Vec<LiveToken>>);
+
+#[derive(Debug)]
+struct LiveToken {
+    directory: Arc<Fd>,
+    name: CString,
+    /// Its path in messages.
+    path: Vec<u8>,
+}
+
+impl LiveTokens {
+    fn add(&self, directory: Arc<Fd>, name: &CStr, path: Vec<u8>) {
+        lock(&self.0).push(LiveToken { directory, name: name.to_owned(), path });
+    }
+
+    /// Removes them. Returns those that can't be removed, and why.
+    pub(crate) fn remove_all(&self) -> Vec<(Vec<u8>, Error)> {
+        // Locked all the while: whoever ends the program next waits until they are gone.
+        let mut live = lock(&self.0);
+        let remove = |LiveToken { directory, name, path }| {
+            haul_sys::remove(&*directory, &name).err().map(|cause| (path, cause))
+        };
+        mem::take(&mut *live).into_iter().filter_map(remove).collect()
+    }
+
+    /// Removes them as far as possible, for a process that is about to end.
+    pub fn remove(&self) {
+        drop(self.remove_all());
+    }
+}
+
 /// Tokens in directories that all ranks must see. Dropping this removes them.
 pub(crate) struct Tokens<'a, T> {
     spec: &'a JobSpec<'a, T>,
-    left: Vec<(usize, DirectoryToken)>,
+    live: &'a LiveTokens,
+    left: Vec<DirectoryToken>,
 }
 
 impl<'a, T> Tokens<'a, T> {
     /// Creates a token in each place. A failure is not reported here: creating the copies will fail
     /// too. Removes tokens left by earlier runs with the same journal, which are finished because
     /// this run holds the journal's lock.
-    pub(crate) fn leave(spec: &'a JobSpec<'a, T>, run: Option<RunId>) -> Self {
+    pub(crate) fn leave(spec: &'a JobSpec<'a, T>, live: &'a LiveTokens, run: Option<RunId>) -> Self {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
         for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
@@ -36,38 +73,30 @@ impl<'a, T> Tokens<'a, T> {
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
         let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
         let mut left = Vec::new();
-        for (index, place) in spec.places.iter().enumerate() {
-            let made = spec
-                .run
-                .cache
-                .open(place)
-                .and_then(|directory| haul_sys::open(&*directory, &name, rights)?.close());
+        for place in &spec.places {
+            let made = spec.run.cache.open(place).and_then(|directory| {
+                haul_sys::open(&*directory, &name, rights)?.close()?;
+                live.add(directory, &name, place.path_of(&name));
+                Ok(DirectoryToken { place: RemotePath::to(place), name: name.clone() })
+            });
             match made {
-                Ok(()) => {
-                    left.push((index, DirectoryToken { place: RemotePath::to(place), name: name.clone() }))
-                }
+                Ok(token) => left.push(token),
                 Err(cause) => spec.run.report.debug(&format!("cannot create a token: {cause:#}")),
             }
         }
-        Self { spec, left }
+        Self { spec, live, left }
     }
 
     pub(crate) fn left(&self) -> impl Iterator<Item = &DirectoryToken> {
-        self.left.iter().map(|(_, token)| token)
+        self.left.iter()
     }
 }
 
 impl<T> Drop for Tokens<'_, T> {
     fn drop(&mut self) {
-        for (index, token) in &self.left {
-            let place = &self.spec.places[*index];
-            let directory = self.spec.run.cache.open(place);
-            let removed = directory.and_then(|directory| haul_sys::remove(&*directory, &token.name));
-            if let Err(cause) = removed {
-                let path = place.path_of(&token.name);
-                let problem = Problem::new(ClusterKind::CannotRemoveToken).naming(path).because(cause);
-                self.spec.run.report.problem(problem.as_warning());
-            }
+        for (path, cause) in self.live.remove_all() {
+            let problem = Problem::new(ClusterKind::CannotRemoveToken).naming(path).because(cause);
+            self.spec.run.report.problem(problem.as_warning());
         }
     }
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use haul_testkit::mpi::{Mpi, MpiKind};
-use haul_testkit::run::{RunOutcome, TestRun};
-use haul_testkit::{Sandbox, message, program, require};
+use haul_testkit::program::write_script;
+use haul_testkit::run::{RunEnding, RunOutcome, TestRun};
+use haul_testkit::{Sandbox, libc, message, program, require, wait};
 
 use crate::start::relatives;
 
@@ -23,14 +24,17 @@ impl Scene {
         Self(sandbox)
     }
 
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(self.0.path()).unwrap().flatten();
+        names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
     fn finish(&self, run: TestRun) -> RunOutcome {
         let mark = self.0.path().display().to_string();
         let run = run.in_folder(self.0.path()).env("HAUL_TEST", &mark).env("HAUL_SILENCE", "10");
         let outcome = run.within(LIMIT).finish().unwrap();
         assert_eq!(relatives(&mark), []);
-        let left: Vec<_> =
-            fs::read_dir(self.0.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
-        assert_eq!(left, ["a"], "{}", outcome.errors());
+        assert_eq!(self.names(), ["a"], "{}", outcome.errors());
         outcome
     }
 
@@ -56,6 +60,27 @@ fn without_mpi_there_are_no_clients() {
     scene.refused(copy().arg("--launcher=/no/such/program"), &["/no/such/program", "No such file"]);
     scene.refused(copy().arg("--launcher=true"), &[]);
     scene.refused(copy().arg("--launcher=false"), &[]);
+}
+
+/// The token is there while the launcher, which never starts a rank here, runs.
+#[test]
+fn a_signal_while_the_ranks_start_leaves_nothing() {
+    require!(program!().needs_haul());
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        let scene = Scene::new();
+        let launcher = Sandbox::in_memory().unwrap();
+        let script = launcher.join("launcher");
+        write_script(&script, "#!/bin/sh\n[ \"$1\" = --version ] || exec sleep 1000\n").unwrap();
+        let mark = scene.0.path().display().to_string();
+        let run =
+            program!().run().args(["--clients=2", "a", "b"]).arg(format!("--launcher={}", script.display()));
+        let running = run.in_folder(scene.0.path()).env("HAUL_TEST", &mark).within(LIMIT).start().unwrap();
+        let has_token = || scene.names().iter().any(|name| name.starts_with(".haul-token-"));
+        assert!(wait::until(LIMIT, has_token), "{:?}", scene.names());
+        running.signal(signal).unwrap();
+        assert_eq!(running.finish().unwrap().ending, RunEnding::Signalled(signal));
+        assert_eq!(scene.names(), ["a"]);
+    }
 }
 
 #[test]

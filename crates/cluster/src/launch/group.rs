@@ -20,7 +20,7 @@ use crate::kind::ClusterKind;
 use crate::link::{Arrival, Outgoing};
 use crate::master;
 use crate::standstill::{Deadline, Standstill};
-use crate::token::Tokens;
+use crate::token::{LiveTokens, Tokens};
 use crate::transport::Rank;
 use crate::wire::{
     DirectoryToken, InitMessage, KnownKinds, News, PackedInit, PackedProblem, ProgressReport, ToLaunch,
@@ -101,6 +101,7 @@ pub struct ProcessGroup {
     unreachable: Mutex<BTreeSet<(String, Vec<Vec<u8>>)>>,
     /// Kinds that the ranks may report.
     known: Mutex<KnownKinds>,
+    tokens: Arc<LiveTokens>,
 }
 
 /// Returns the problem that reports an error to the user.
@@ -127,7 +128,15 @@ impl ProcessGroup {
             journal_failure_reported: AtomicBool::new(false),
             unreachable: Mutex::default(),
             known: Mutex::default(),
+            tokens: Arc::default(),
         }
+    }
+
+    /// Returns the files that exist in target directories while ranks start, to be removed before a
+    /// signal ends this process.
+    #[must_use]
+    pub fn tokens(&self) -> Arc<LiveTokens> {
+        Arc::clone(&self.tokens)
     }
 
     fn known(&self) -> KnownKinds {
@@ -172,7 +181,7 @@ impl ProcessGroup {
         lock(&self.known).change_to(T::KINDS);
         let run = self.journal.as_deref().map(Journal::run);
         // Before the ranks start: each looks for them first.
-        let tokens = Tokens::leave(spec, run);
+        let tokens = Tokens::leave(spec, &self.tokens, run);
         let places = lock(&self.places).clone();
         let Started { mut link, job } = self.launcher.start(&places)?;
         let init_message = self.init_message(spec, number, tokens.left())?;

@@ -26,6 +26,7 @@ mod mpi_launcher;
 mod outstanding;
 mod remote;
 
+pub use crate::token::LiveTokens;
 pub use attempt_hosts::HostRanks;
 pub use failed_host::Loss;
 pub use family::LauncherFamily;
