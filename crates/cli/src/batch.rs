@@ -71,8 +71,8 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl CliTask) -> Result<Op
         None if system.is_some() && run_options.control.is_some() => {
             Err("a batch job has no control socket: it would be on another host".to_owned())
         }
-        None if system.is_some() && run_options.reads_input => {
-            Err("a batch job has no standard input to read names or rules from: put them in a file"
+        None if system.is_some() && (run_options.needs_descriptors || work.needs_descriptors()) => {
+            Err("a batch job has no standard input, and no descriptors of this process: name a file"
                 .to_owned())
         }
         None if system.is_some() && matches!(run_options.events, Some(Destination::Descriptor(..))) => {

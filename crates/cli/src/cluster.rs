@@ -165,15 +165,17 @@ fn remove_tokens_before_end(group: &ProcessGroup) -> Result<(), String> {
 /// Runs a process started by a launch process: `haul --rank [LIBRARY]`.
 pub(crate) fn rank(words: &[OsString]) -> ExitCode {
     signals::ignore_status_requests();
+    // Before any file is opened: the name of a file may lead to standard input.
+    let streams = haul_sys::take_standard_streams();
     let library = words.first().map(PathBuf::from);
     let world = match World::open(library.as_deref().filter(|path| *path != Path::new(""))) {
         Ok(world) => world,
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
     let link = if world.rank() == Rank::MASTER {
-        match Link::to_launch(std::io::stdin(), std::io::stdout()) {
+        match streams.and_then(|(input, output)| Link::to_launch(input, output)) {
             Ok(link) => Some(link),
-            Err(error) => return fail(&format!("haul: cannot create a thread: {error}")),
+            Err(error) => return fail(&format!("haul: cannot set up the link: {error}")),
         }
     } else {
         None

@@ -3,6 +3,7 @@
 //! - [`applet`]: selects the command to run.
 //! - [`copy`]: one copy, from command line to exit status. It uses [`report`],
 //!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
+//! - [`option_files`]: files that are read while a command line is parsed.
 //! - [`run_log`]: the logs of a run: [`events`] and a log file, each a [`line_file`].
 //! - [`work`]: any tool's work ([`task`]), from request to exit status; [`cluster`]: in several
 //!   processes; [`batch`]: in a batch job.
@@ -34,6 +35,7 @@ mod journal;
 mod line_file;
 mod manifest;
 mod messages;
+mod option_files;
 mod output;
 mod own_files;
 mod progress;

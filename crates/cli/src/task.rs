@@ -17,6 +17,7 @@ use haul_tar::{Extractor, PositionedWriter};
 
 use crate::flags::{DefaultSetting, StatisticsForm};
 use crate::line_file::Destination;
+use crate::option_files::is_descriptor_path;
 use crate::progress::{ProgressOptions, Whole};
 use crate::report::Console;
 
@@ -64,6 +65,11 @@ pub(crate) trait CliTask: Sync {
     /// Returns the paths that the work reads or writes, as far as the user named them.
     fn operands(&self) -> Vec<&CStr>;
 
+    /// True if the work needs this process's standard input, or another descriptor of it.
+    fn needs_descriptors(&self) -> bool {
+        self.operands().into_iter().any(|operand| is_descriptor_path(operand.to_bytes()))
+    }
+
     /// Returns the file in which the work lists what it has done, and the option that names it.
     fn listed_in(&self) -> Option<(&'static str, &Path)> {
         None
@@ -103,6 +109,8 @@ pub(crate) struct RunOptions {
     pub(crate) log_file: Option<PathBuf>,
     /// True if a list of names or rules is read from standard input.
     pub(crate) reads_input: bool,
+    /// True if one is read from standard input or another descriptor of this process.
+    pub(crate) needs_descriptors: bool,
     /// True if `--debug` remarks are printed.
     pub(crate) debug: bool,
     /// The socket through which the command is controlled while it runs, if any.

@@ -19,8 +19,10 @@
 //! moved only if every byte of it was (tests: `cluster/tests/items.rs`, `cli/tests/cluster`).
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -29,7 +31,9 @@ use haul_flow::{
     plan,
 };
 use haul_journal::{PartialFile, Stamp};
-use haul_sys::{EntryType, Error, NameArena, PackedNames, Stat};
+use haul_sys::{
+    EntryType, Error, Fd, FileType, NameArena, PackedNames, Stat, c_string, leads_to_descriptor, stat_path,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::distributed::Distributed;
@@ -329,6 +333,22 @@ impl PackedItem {
     }
 }
 
+/// True if only the launch process can open an entry: by its name, another process finds its own
+/// standard input, or a FIFO or device of its own host.
+fn is_bound_to_process<T: Distributed>(tool: &T, entry: &Entry<T>) -> bool {
+    let is_known = matches!(entry.kind, EntryType::Regular | EntryType::Directory);
+    if is_known || !(entry.is_operand() || tool.follow(entry)) {
+        return false;
+    }
+    let path = entry.path();
+    if leads_to_descriptor(Path::new(OsStr::from_bytes(&path))) {
+        return true;
+    }
+    // What can't be looked at is reported by whoever processes it.
+    let kind = stat_path::<&Fd>(None, &c_string(&path), true).map(|stat| stat.kind);
+    entry.is_operand() && kind.is_ok_and(|kind| !matches!(kind, FileType::Regular | FileType::Directory))
+}
+
 impl<T: Distributed> PendingItem<T> {
     /// Accepts a job of directories that another process may enter.
     ///
@@ -358,7 +378,8 @@ impl<T: Distributed> PendingItem<T> {
                 if tool.may_travel(&node) && batch.has_no_directories(&node, |entry| tool.follow(entry)) =>
             {
                 let entry = batch.entries(&node);
-                match entry.iter().all(|entry| tool.entry_may_travel(entry)) {
+                let may = |entry| tool.entry_may_travel(entry) && !is_bound_to_process(tool, entry);
+                match entry.iter().all(may) {
                     true => Ok(Self { entry }),
                     false => Err(Job::Files(node, batch)),
                 }

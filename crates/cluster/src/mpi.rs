@@ -31,7 +31,7 @@ use library::{Library, NotOpened};
 use crate::launch::LauncherFamily;
 use crate::standstill::Deadline;
 use crate::transport::{Broken, Rank, Transport};
-pub use launched::{LAUNCHER_VARIABLES, Launched, launched};
+pub use launched::{LAUNCHER_VARIABLES, Launched, is_of_process, launched};
 pub use refusal::{MpiRefusal, Unusable};
 
 /// Tag of all messages.
@@ -82,6 +82,7 @@ impl World {
     /// launcher's ranks.
     pub fn open(explicit: Option<&Path>) -> Result<Self, MpiRefusal> {
         let launched = launched();
+        launched::keep_launcher_socket();
         one_host::set(launched.as_ref());
         let library = match explicit {
             Some(path) => open_this(path)?,

@@ -19,6 +19,10 @@ use crate::fd::Fd;
 use crate::gate;
 use crate::operation::Operation;
 
+/// True if an environment variable, by its name, concerns this process alone: children don't
+/// inherit it.
+pub type IsOwn = fn(&OsStr) -> bool;
+
 /// A running child process.
 #[derive(Debug)]
 pub struct Started(Child);
@@ -48,12 +52,12 @@ impl std::fmt::Display for Failed {
 
 impl Filter {
     /// Starts a program with a file as its standard input. Also returns the pipe to read its
-    /// output from.
+    /// output from. The program doesn't inherit environment variables for which `is_own` is true.
     ///
     /// # Errors
     /// If it can't be started.
-    pub fn reading<S: AsRef<OsStr>>(words: &[S], input: Fd) -> Result<(Self, Fd)> {
-        let mut child = spawn(words, |command| {
+    pub fn reading<S: AsRef<OsStr>>(words: &[S], input: Fd, is_own: IsOwn) -> Result<(Self, Fd)> {
+        let mut child = spawn(words, is_own, |command| {
             command.stdin(input.into_stdio()).stdout(Stdio::piped());
         })?;
         let output = child.stdout.take().map(OwnedFd::from);
@@ -61,12 +65,12 @@ impl Filter {
     }
 
     /// Starts a program with a file as its standard output. Also returns the pipe to write its
-    /// input to.
+    /// input to. The program doesn't inherit environment variables for which `is_own` is true.
     ///
     /// # Errors
     /// If it can't be started.
-    pub fn writing<S: AsRef<OsStr>>(words: &[S], output: Fd) -> Result<(Self, Fd)> {
-        let mut child = spawn(words, |command| {
+    pub fn writing<S: AsRef<OsStr>>(words: &[S], output: Fd, is_own: IsOwn) -> Result<(Self, Fd)> {
+        let mut child = spawn(words, is_own, |command| {
             command.stdin(Stdio::piped()).stdout(output.into_stdio());
         })?;
         let input = child.stdin.take().map(OwnedFd::from);
@@ -134,13 +138,14 @@ impl Leash {
 
 impl Started {
     /// Starts the program named by the first word, with the other words as arguments. If `is_fed`,
-    /// [`Started::finish`] passes it input; otherwise its standard input is empty.
+    /// [`Started::finish`] passes it input; otherwise its standard input is empty. The program
+    /// doesn't inherit environment variables for which `is_own` is true.
     ///
     /// # Errors
     /// If it can't be started: no such program, or no process can be created.
-    pub fn begin<S: AsRef<OsStr>>(words: &[S], is_fed: bool) -> Result<Self> {
+    pub fn begin<S: AsRef<OsStr>>(words: &[S], is_fed: bool, is_own: IsOwn) -> Result<Self> {
         let stdin = if is_fed { Stdio::piped() } else { Stdio::null() };
-        spawn(words, |command| {
+        spawn(words, is_own, |command| {
             command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         })
         .map(Self)
@@ -201,10 +206,13 @@ impl Started {
 }
 
 /// Starts the program named by the first word; `streams` sets up its standard streams.
-fn spawn<S: AsRef<OsStr>>(words: &[S], streams: impl FnOnce(&mut Command)) -> Result<Child> {
+fn spawn<S: AsRef<OsStr>>(words: &[S], is_own: IsOwn, streams: impl FnOnce(&mut Command)) -> Result<Child> {
     let program = words.first().map_or_else(|| OsStr::new(""), AsRef::as_ref);
     let mut command = Command::new(program);
     command.args(words.iter().skip(1));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_own(name)) {
+        command.env_remove(name);
+    }
     streams(&mut command);
     let parent = rustix::process::getpid();
     // SAFETY: the closure makes two system calls and allocates nothing, which is allowed between
@@ -238,21 +246,21 @@ mod tests {
     fn a_program_is_fed_and_heard_whatever_the_amounts() {
         let input = vec![b'x'; 1 << 20];
         let words = ["sh", "-c", "tee /dev/stderr; exit 3"];
-        let ended = Started::begin(&words, true).unwrap().finish(&input).unwrap();
+        let ended = Started::begin(&words, true, |_| false).unwrap().finish(&input).unwrap();
         assert_eq!(ended.code(), Ok(3));
         assert!(ended.output == input && ended.errors == input);
     }
 
     #[test]
     fn what_does_not_want_to_be_fed_is_not_an_error() {
-        let ended = Started::begin(&["true"], true).unwrap().finish(&vec![0; 1 << 20]).unwrap();
+        let ended = Started::begin(&["true"], true, |_| false).unwrap().finish(&vec![0; 1 << 20]).unwrap();
         assert_eq!(ended.code(), Ok(0));
-        assert!(Started::begin(&["/no/such/program"], false).is_err());
+        assert!(Started::begin(&["/no/such/program"], false, |_| false).is_err());
     }
 
     #[test]
     fn a_leash_ends_a_program_and_may_be_pulled_again() {
-        let started = Started::begin(&["sleep", "600"], false).unwrap();
+        let started = Started::begin(&["sleep", "600"], false, |_| false).unwrap();
         let leash = started.leash().unwrap();
         leash.pull();
         assert_eq!(started.finish(b"").unwrap().code(), Err(15));
@@ -264,7 +272,7 @@ mod tests {
         for turn in 0..50 {
             // The child forks all the time, so also during `pull`.
             let script = "echo; for turn in $(seq 300); do sh -c :; done; sh -c 'sleep 600; true'; true";
-            let mut started = Started::begin(&["sh", "-c", script], false).unwrap();
+            let mut started = Started::begin(&["sh", "-c", script], false, |_| false).unwrap();
             let leash = started.leash().unwrap();
             started.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
             std::thread::sleep(std::time::Duration::from_micros(turn * 300));

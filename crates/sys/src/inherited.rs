@@ -36,6 +36,14 @@ pub fn inherited_for_writing(number: u16) -> Result<Fd> {
     gate::call(Operation::Fcntl, duplicate, || format!("{number}, F_DUPFD_CLOEXEC, 3")).map(Fd::new)
 }
 
+/// Keeps children from inheriting a descriptor that the parent process has left open. If it isn't
+/// open, there is nothing to inherit.
+pub fn keep_from_children(number: u16) {
+    // SAFETY: the descriptor is only used by this call, which fails if it isn't open.
+    let inherited = unsafe { BorrowedFd::borrow_raw(i32::from(number)) };
+    fcntl_setfd(inherited, FdFlags::CLOEXEC).unwrap_or_default();
+}
+
 /// Writes all bytes at the descriptor's position, also if the parent process has made it
 /// non-blocking (`O_NONBLOCK`). Waits no longer than `patience` for the reader of a pipe or socket.
 ///

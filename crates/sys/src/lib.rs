@@ -37,6 +37,7 @@ mod kernel_aio;
 mod local_time;
 mod locale;
 pub mod magic;
+mod magic_link;
 mod make;
 mod memory;
 mod metadata;
@@ -64,7 +65,7 @@ pub mod fault;
 
 pub use buffer::Buffer;
 pub use cached::cached_bytes;
-pub use child::{ChildOutput, Failed, Filter, Leash, Started};
+pub use child::{ChildOutput, Failed, Filter, IsOwn, Leash, Started};
 pub use data::{
     Advice, CacheMode, Seek, advise, advise_range, allocate, copy_range, is_direct, make_blocking, position,
     punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end,
@@ -79,11 +80,12 @@ pub use file_system::{
     file_system_id, file_system_type, free_bytes, has_coarse_locks, is_in_memory, is_local,
     is_made_by_kernel, is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system,
 };
-pub use inherited::{inherited_for_writing, write_all_within};
+pub use inherited::{inherited_for_writing, keep_from_children, write_all_within};
 pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
 pub use local_time::{LocalTime, local_time, seconds_of, utc_time};
 pub use locale::{character_set, first_character, use_character_set};
+pub use magic_link::leads_to_descriptor;
 pub use make::{
     Special, link, link_at_path, link_unnamed, make_directory, make_special, make_symlink, read_link, remove,
     remove_directory, rename, rename_across, rename_to_new,
@@ -105,8 +107,8 @@ pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
 pub use socket::{listen_path, peer_user, wait_until_readable};
 pub use standard::{
-    Standard, end_at_broken_pipe, ends_at_broken_pipe, standard_input, standard_stream, terminal_columns,
-    was_closed,
+    Standard, end_at_broken_pipe, ends_at_broken_pipe, standard_input, standard_stream,
+    take_standard_streams, terminal_columns, was_closed,
 };
 pub use stat::{
     FileType, Identity, Mode, Stat, Timestamp, device_number, device_of, device_parts, is_mount_root,

@@ -7,6 +7,8 @@
 //! So a constructor, which the C library runs even earlier, records which of the three were closed
 //! and whether `SIGPIPE` was ignored.
 
+use std::fs::File;
+use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -119,6 +121,21 @@ pub fn standard_stream(stream: Standard) -> Result<Fd> {
         || format!("{}, F_DUPFD_CLOEXEC, 3", stream as u8),
     )
     .map(Fd::new)
+}
+
+/// Takes standard input and output for a protocol of this process. Files named `/dev/stdin` and
+/// `/dev/stdout` are empty from then on, and children inherit neither.
+///
+/// # Errors
+/// If one of them is closed, or no descriptor is left.
+pub fn take_standard_streams() -> io::Result<(File, File)> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    // Above the standard streams, of which standard error may be closed.
+    let input = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let output = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok((File::from(input), File::from(output)))
 }
 
 /// Duplicates standard input. The caller can close the duplicate.

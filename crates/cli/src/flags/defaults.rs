@@ -48,6 +48,7 @@ impl<T: Arguments> AppletCommand<T> {
     /// # Errors
     /// When a setting is invalid; the error says where it was made.
     pub(crate) fn preset(&self, line: &mut T, environment: &Environment) -> Result<(), FlagError> {
+        line.shared().files = environment.option_files;
         let Defaults { files, variable, refused } = &environment.defaults;
         if let Some(error) = refused {
             return Err(error.clone());

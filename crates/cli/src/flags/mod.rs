@@ -33,6 +33,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
+use crate::option_files::OptionFiles;
 pub(crate) use defaults::{Configurable, DefaultSetting, Defaults};
 pub(crate) use definitions::{Argument, Definition, Documented};
 pub(crate) use error::{Doubt, FlagError, Warning};
@@ -323,6 +324,8 @@ pub(crate) struct Environment {
     pub(crate) progress: Option<Vec<u8>>,
     /// True if this process is one of several started by an MPI launcher.
     pub(crate) is_rank: bool,
+    /// Whether the files that options name are read.
+    pub(crate) option_files: OptionFiles,
 }
 
 impl Environment {
@@ -330,7 +333,7 @@ impl Environment {
     /// under mpirun means one run in each process, and no file or variable of haul's makes it fail
     /// or changes what it does.
     pub(crate) fn of_stand_in() -> Self {
-        Self { is_rank: false, progress: None, ..Self::of_process() }
+        Self { is_rank: false, option_files: OptionFiles::Read, progress: None, ..Self::of_process() }
     }
 
     /// Reads the environment for `haul COMMAND`, with the defaults that the user has set. Of
@@ -354,6 +357,10 @@ impl Environment {
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
             progress: bytes("HAUL_PROGRESS").filter(|when| !when.is_empty()),
             is_rank: crate::cluster::is_under_launcher(),
+            option_files: match crate::cluster::prints_messages() {
+                true => OptionFiles::Read,
+                false => OptionFiles::StreamsLeftToFirstRank,
+            },
             defaults: Defaults::default(),
         }
     }

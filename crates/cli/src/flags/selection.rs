@@ -3,8 +3,6 @@
 //! Patterns are those of `.gitignore` files, in the order of the command line: the last that
 //! matches decides. What `--exclude-from` reads counts as if it were on the command line.
 
-use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,6 +13,7 @@ use haul_sys::{Fd, LocalTime, Timestamp, c_string, reason, seconds_of, stat_path
 use super::Action::{Plain, Required};
 use super::values::Bounds;
 use super::{FlagError, FlagSpec, SharedArguments, Value};
+use crate::option_files::is_descriptor;
 
 /// Help heading of these flags.
 pub(super) const CHOOSING: &str = "Choosing entries";
@@ -114,7 +113,7 @@ impl SharedArguments {
     fn add_rules_of(&mut self, value: Value<'_>) -> Result<(), FlagError> {
         let path = value.path()?;
         self.note_input(&path)?;
-        let text = read(&path).map_err(|why| sentence(&path, &reason(&why)))?;
+        let text = self.files.read(&path).map_err(|why| sentence(&path, &reason(&why)))?;
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
         let rules = &mut self.run.config.selection.rules;
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -130,7 +129,8 @@ impl SharedArguments {
 
     /// Notes that a file will be read, which may be standard input, but only once.
     fn note_input(&mut self, path: &Path) -> Result<(), FlagError> {
-        if is_input(path) && std::mem::replace(&mut self.run.reads_input, true) {
+        self.run.needs_descriptors |= is_descriptor(path);
+        if path == "-" && std::mem::replace(&mut self.run.reads_input, true) {
             return Err(FlagError::Sentence("standard input can be read only once".to_owned()));
         }
         Ok(())
@@ -155,7 +155,7 @@ impl SharedArguments {
         };
         let end = if self.null { 0 } else { *end };
         let refused = |why: &str| FlagError::Sentence(format!("{flag}: {}: {why}", path.display()));
-        let text = read(path).map_err(|why| refused(&reason(&why)))?;
+        let text = self.files.read(path).map_err(|why| refused(&reason(&why)))?;
         let list = NameList::parse(text, end, contents).map_err(|RefusedName { number, name, why }| {
             let why = match why {
                 BadName::Empty => "is empty",
@@ -224,20 +224,6 @@ impl SharedArguments {
 
 fn sentence(path: &Path, why: &str) -> FlagError {
     FlagError::Sentence(format!("--exclude-from: {}: {why}", path.display()))
-}
-
-fn is_input(path: &Path) -> bool {
-    path.as_os_str().as_bytes() == b"-"
-}
-
-/// Reads a file, or standard input if its name is `-`.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if !is_input(path) {
-        return std::fs::read(path);
-    }
-    let mut text = Vec::new();
-    io::stdin().lock().read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// Converts a word of the command line, where neither `#` nor a space at the end is special, into

@@ -10,6 +10,7 @@ use super::Action::{Optional, Plain, Required};
 use super::selection::{self, CHOOSING};
 use super::values::{self, Bounds};
 use super::{Environment, FlagError, Sections, Value};
+use crate::option_files::OptionFiles;
 use crate::progress::ProgressOptions;
 use crate::task::RunOptions;
 
@@ -69,6 +70,8 @@ pub(crate) struct SharedArguments {
     pub(super) list: Option<(&'static str, PathBuf, u8)>,
     /// True if names in the list end with NUL in any case.
     pub(super) null: bool,
+    /// Whether the files that options name are read.
+    pub(crate) files: OptionFiles,
 }
 
 impl SharedArguments {

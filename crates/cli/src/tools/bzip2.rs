@@ -15,6 +15,7 @@ use crate::cluster::stdout_is_terminal;
 use crate::flags::Action::Plain;
 use crate::flags::{AppletCommand, Arguments, SharedArguments, Sharing};
 use crate::messages;
+use crate::option_files::is_descriptor;
 use crate::progress::Whole;
 use crate::report::{Console, complain};
 use crate::signals;
@@ -245,6 +246,11 @@ impl CliTask for Bzip2Files {
         let status = haul_bzip2::run(executor, &self.files, &self.options, config, &making, console);
         drop(guard);
         status
+    }
+
+    fn needs_descriptors(&self) -> bool {
+        self.files.is_empty()
+            || self.files.iter().any(|file| is_descriptor(OsStr::from_bytes(file.to_bytes())))
     }
 
     fn operands(&self) -> Vec<&CStr> {

@@ -14,6 +14,7 @@ use crate::flags::Action::{AnyValue, Optional, Plain, Required};
 use crate::flags::values::{HASH, Words};
 use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing};
 use crate::messages;
+use crate::option_files::is_descriptor;
 use crate::report::Console;
 use crate::task::{CliTask, Executors};
 
@@ -266,6 +267,10 @@ impl CliTask for TreeComparison {
 
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {
         if trouble { TROUBLE } else { status }
+    }
+
+    fn needs_descriptors(&self) -> bool {
+        self.operands().into_iter().any(|operand| is_descriptor(OsStr::from_bytes(operand.to_bytes())))
     }
 
     fn operands(&self) -> Vec<&CStr> {

@@ -20,10 +20,11 @@ use haul_grep::{
 };
 use haul_sys::{Standard, reason};
 
-use super::{AppletCall, CliTool, standard_input_to_end};
+use super::{AppletCall, CliTool};
 use crate::cluster::stdout_is_terminal;
 use crate::flags::When;
 use crate::messages::{self, Charset};
+use crate::option_files::{is_descriptor, is_descriptor_path};
 use crate::report::{Console, complain};
 use crate::task::{CliTask, Executors};
 use flags::{COMMAND, FileChoice, GrepArguments, PatternSource};
@@ -52,7 +53,7 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
             }
         })
     };
-    let search = match line.lower() {
+    let mut search = match line.lower() {
         Ok(search) => search,
         Err(GrepUsageError::Value(why)) => return refuse(&[why]),
         Err(GrepUsageError::Nothing) => {
@@ -62,7 +63,12 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
         }
     };
     if selects_nothing(&search.options) {
-        return ExitCode::from(1);
+        // Ranks that have not read the patterns join the run, so all have to.
+        let is_rank = !call.stands_in && crate::cluster::is_under_launcher();
+        if !is_rank || search.options.max == Some(0) || line.option_files().next().is_none() {
+            return ExitCode::from(1);
+        }
+        search.named.clear();
     }
     let warn = |warning: &str| {
         if call.prints_messages() {
@@ -117,6 +123,8 @@ struct GrepRequest {
     places: Vec<Option<String>>,
     named: Vec<GrepOperand>,
     no_messages: bool,
+    /// True if standard input or another descriptor is read.
+    needs_descriptors: bool,
 }
 
 impl GrepArguments {
@@ -130,7 +138,7 @@ impl GrepArguments {
                 }
                 PatternSource::File(path) => {
                     let places = (1..).map(|number| Some(format!("{}:{number}", path.to_string_lossy())));
-                    given.extend(contents(path).map_err(GrepUsageError::Value)?.into_iter().zip(places));
+                    given.extend(self.contents(path).map_err(GrepUsageError::Value)?.into_iter().zip(places));
                 }
             }
         }
@@ -150,7 +158,26 @@ impl GrepArguments {
             let recurses = options.directories == Directories::Recurse;
             named.push(if recurses { GrepOperand::Here } else { GrepOperand::Input });
         }
-        Ok(GrepRequest { options, places, named, no_messages: self.no_messages })
+        let needs_descriptors = named.contains(&GrepOperand::Input) || self.option_files().any(is_descriptor);
+        Ok(GrepRequest { options, places, named, no_messages: self.no_messages, needs_descriptors })
+    }
+
+    /// Returns the files that options name.
+    fn option_files(&self) -> impl Iterator<Item = &OsStr> {
+        let patterns = self.patterns.iter().filter_map(|source| match source {
+            PatternSource::File(path) => Some(path.as_os_str()),
+            PatternSource::Text(_) => None,
+        });
+        let rules = self.choices.iter().filter(|(choice, _)| matches!(choice, FileChoice::ExcludeFrom));
+        patterns.chain(rules.map(|(_, path)| path.as_os_str()))
+    }
+
+    /// Reads the lines of a file, or of standard input.
+    fn contents(&self, path: &OsStr) -> Result<Vec<Vec<u8>>, String> {
+        let read = self.shared.files.read(Path::new(path));
+        let text = read.map_err(|error| format!("{}: {}", path.to_string_lossy(), reason(&error)))?;
+        let text = text.strip_suffix(b"\n").map_or((text.as_slice(), !text.is_empty()), |text| (text, true));
+        Ok(if text.1 { lines(text.0) } else { Vec::new() })
     }
 
     fn rules(&self) -> Result<Vec<Rule>, String> {
@@ -161,7 +188,7 @@ impl GrepArguments {
                 FileChoice::Exclude => rules.push(rule(value, false)),
                 FileChoice::ExcludeFrom => {
                     // White space at the end of a line doesn't count.
-                    let globs = contents(value)?.into_iter().map(|glob| glob.trim_ascii_end().to_vec());
+                    let globs = self.contents(value)?.into_iter().map(|glob| glob.trim_ascii_end().to_vec());
                     let globs = globs.filter(|glob| !glob.is_empty());
                     rules.extend(globs.map(|glob| Rule { glob, include: false }));
                 }
@@ -336,14 +363,6 @@ fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
 }
 
-/// Reads the lines of a file, or of standard input.
-fn contents(path: &OsStr) -> Result<Vec<Vec<u8>>, String> {
-    let read = if path == "-" { standard_input_to_end() } else { std::fs::read(path) };
-    let text = read.map_err(|error| format!("{}: {}", path.to_string_lossy(), reason(&error)))?;
-    let text = text.strip_suffix(b"\n").map_or((text.as_slice(), !text.is_empty()), |text| (text, true));
-    Ok(if text.1 { lines(text.0) } else { Vec::new() })
-}
-
 fn context(text: Option<&OsStr>) -> Result<Option<u64>, String> {
     let Some(text) = text else { return Ok(None) };
     let text = text.to_string_lossy();
@@ -398,6 +417,11 @@ impl CliTask for Searching {
             (_, _, true) => TROUBLE,
             _ => status,
         }
+    }
+
+    fn needs_descriptors(&self) -> bool {
+        self.search.needs_descriptors
+            || self.operands().into_iter().any(|operand| is_descriptor_path(operand.to_bytes()))
     }
 
     fn operands(&self) -> Vec<&CStr> {

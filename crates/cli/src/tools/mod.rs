@@ -11,11 +11,9 @@ mod sum;
 mod tar;
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
 use std::process::ExitCode;
 
 use haul_flow::Contents;
-use haul_sys::Fd;
 
 use crate::flags::{self, AppletCommand, Arguments, Documented, Environment, FlagError, Information};
 use crate::messages::Messages;
@@ -161,16 +159,4 @@ pub(crate) fn named(name: &str) -> Option<(&'static CliTool, &'static str)> {
 /// Finds the tool that can stand in for a program.
 pub(crate) fn in_place_of(program: &str) -> Option<(&'static CliTool, &'static str)> {
     named(program).filter(|(tool, name)| tool.programs.contains(name))
-}
-
-/// Reads standard input to EOF.
-///
-/// # Errors
-/// The kernel's; also if standard input was closed when the process started, as it would
-/// seem empty.
-fn standard_input_to_end() -> io::Result<Vec<u8>> {
-    haul_sys::standard_input().and_then(Fd::close).map_err(|cause| io::Error::from(cause.errno()))?;
-    let mut text = Vec::new();
-    io::stdin().read_to_end(&mut text)?;
-    Ok(text)
 }

@@ -14,6 +14,7 @@ use crate::flags::values::{HASH, MANIFEST_FORMAT, check_manifest};
 use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing};
 use crate::manifest;
 use crate::messages;
+use crate::option_files::is_descriptor_path;
 use crate::report::Console;
 use crate::task::{CliTask, Executors};
 
@@ -300,6 +301,13 @@ impl CliTask for Summing {
             Aim::Sum(_, Some(output)) => Some(("--output", Path::new(OsStr::from_bytes(output.to_bytes())))),
             Aim::Sum(..) | Aim::Check(_) => None,
         }
+    }
+
+    fn needs_descriptors(&self) -> bool {
+        self.named.iter().any(|named| match named {
+            SumOperand::Path(path) => is_descriptor_path(path.to_bytes()),
+            SumOperand::Input => true,
+        })
     }
 
     fn operands(&self) -> Vec<&CStr> {

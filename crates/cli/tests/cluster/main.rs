@@ -14,6 +14,7 @@
 //! - [`deletion`]: who deletes, and what stays.
 //! - [`sync`]: what `haul sync` keeps, links and foresees.
 //! - [`tools`]: the applets other than `cp`.
+//! - [`streams`]: standard input, other descriptors, and the children of ranks.
 //! - [`unprivileged`]: ranks of a user who isn't root.
 //! - [`verify`]: verified copies, and manifests.
 //! - [`calls`]: what a new file costs a metadata server.
@@ -32,6 +33,7 @@ mod kills;
 mod large;
 mod matrix;
 mod start;
+mod streams;
 mod sub_queues;
 mod sync;
 mod tools;

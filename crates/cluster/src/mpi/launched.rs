@@ -1,7 +1,11 @@
 //! The launcher's environment variables.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+
+use haul_sys::keep_from_children;
+
+use crate::batch::job_directory::VARIABLE as JOB_DIRECTORY_VARIABLE;
 
 /// This process as one of several that a launcher started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,39 @@ const LAUNCHERS: [(&str, &str, &str, LibraryFamily); 3] = [
 /// Variables of which every launcher sets at least one. Without any of them, skip [`launched`].
 pub const LAUNCHER_VARIABLES: [&str; 4] =
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_RANK"];
+
+/// Beginnings of the names of variables that make a process a rank. `SLURM_STEP_ID` is not one of
+/// them: that its hosts are taken by a step is true of the children too.
+const OF_RANK: [&str; 10] = [
+    "OMPI_",
+    "PMIX_",
+    "PMI_",
+    "PRTE_",
+    "HYDI_",
+    "MPI_LOCAL",
+    "MV2_COMM_WORLD_",
+    "SLURM_STEP_NUM_",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+];
+
+/// True if an environment variable makes this process a rank, or the command of a followed batch
+/// job. A child that inherited it would join the ranks' job, or report its own progress as the
+/// job's.
+#[must_use]
+pub fn is_of_process(name: &OsStr) -> bool {
+    name == JOB_DIRECTORY_VARIABLE
+        || OF_RANK.iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+}
+
+/// Keeps children from inheriting the socket to MPICH's launcher, which would take the end of a
+/// rank for that of its last child.
+pub(super) fn keep_launcher_socket() {
+    let number = std::env::var("PMI_FD").ok().and_then(|text| text.parse().ok());
+    if let Some(number) = number.filter(|number| *number > 2) {
+        keep_from_children(number);
+    }
+}
 
 /// Determines from the environment whether this process is a rank of a job.
 ///
@@ -141,6 +178,18 @@ mod tests {
         assert_eq!(read(&[("PMIX_RANK", "5")]), Some((None, 5, LibraryFamily::Any)));
         assert_eq!(read(&[]), None);
         assert_eq!(read(&[("PMI_SIZE", "many"), ("PMI_RANK", "0")]), None);
+    }
+
+    #[test]
+    fn no_child_inherits_what_makes_a_rank() {
+        let read = LAUNCHERS.iter().flat_map(|(size, rank, ..)| [*size, *rank]).chain(LAUNCHER_VARIABLES);
+        for name in read.chain(["OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_NUM_NODES", "PMI_FD", "HAUL_SPOOL"])
+        {
+            assert!(is_of_process(OsStr::new(name)), "{name}");
+        }
+        for name in ["PATH", "SLURM_JOB_ID", "SLURM_STEP_ID", "HAUL_OPTIONS", "LD_LIBRARY_PATH"] {
+            assert!(!is_of_process(OsStr::new(name)), "{name}");
+        }
     }
 
     #[test]

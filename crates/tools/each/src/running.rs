@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use haul_cluster::mpi::is_of_process;
 use haul_flow::{Context, Problem, lock};
 use haul_sys::{Errno, Error, Leash, Started};
 
@@ -106,7 +107,7 @@ impl Runner {
             let output = [words.join(&b' ').as_slice(), b"\n"].concat();
             return RunResult::Ended(CommandResult { output, ..CommandResult::default() });
         }
-        let started = match Started::begin(&words, input.is_some()) {
+        let started = match Started::begin(&words, input.is_some(), is_of_process) {
             Ok(started) => started,
             Err(cause) if cause.is(Errno::TOOBIG) && paths.len() > 1 => return RunResult::TooLong,
             Err(cause) => {

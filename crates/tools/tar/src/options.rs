@@ -1,9 +1,11 @@
 //! Options of the tar applet: plain data, lowered once from the command line.
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use bitflags::bitflags;
-use haul_sys::{Mode, Timestamp};
+use haul_sys::{Mode, Timestamp, leads_to_descriptor};
 use serde::{Deserialize, Serialize};
 
 /// Operation on the archive.
@@ -26,6 +28,16 @@ pub enum ArchivePath {
     Standard,
     /// A file of any type (`-f FILE`).
     File(CString),
+}
+
+impl ArchivePath {
+    /// True if other processes find the archive under its name.
+    pub(crate) fn is_for_all(&self) -> bool {
+        match self {
+            Self::Standard => false,
+            Self::File(path) => !leads_to_descriptor(Path::new(OsStr::from_bytes(path.to_bytes()))),
+        }
+    }
 }
 
 /// Compression of the archive.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use haul_cluster::mpi::is_of_process;
 use haul_flow::{Problem, lock};
 use haul_sys::{
     Fd, FileType, Filter, Identity, Mode, Open, Standard, open_path, standard_stream, stat, truncate,
@@ -97,7 +98,7 @@ impl ArchiveOutput {
         let (file, filter) = match program.first() {
             None => (file, None),
             Some(first) => {
-                let started = Filter::writing(program, file).map_err(|cause| {
+                let started = Filter::writing(program, file, is_of_process).map_err(|cause| {
                     Problem::new(TarKind::CannotStart).naming(first.as_encoded_bytes()).because(cause)
                 })?;
                 (started.1, Some(started.0))

@@ -25,6 +25,7 @@ use super::{AppletCall, CliTool};
 use crate::cluster::stdout_is_terminal;
 use crate::flags::{Arguments, SharedArguments};
 use crate::messages::{self, Charset};
+use crate::option_files::{is_descriptor, is_descriptor_path};
 use crate::report::{Console, complain};
 use crate::task::{CliTask, Executors};
 use flags::COMMAND;
@@ -144,8 +145,8 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
         Err(status) => return status,
     };
     let messages = call.messages().saying(messages::flow::in_tar);
-    match line.options() {
-        Ok(options) => call.carry_out(messages, &line.shared.run, &Archiving { options }),
+    match line.lower() {
+        Ok(archiving) => call.carry_out(messages, &line.shared.run, &archiving),
         Err(sentence) => call.refuse_with(TROUBLE, || {
             complain(&messages.wrong_usage(&sentence));
         }),
@@ -153,10 +154,15 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
 }
 
 impl TarArguments {
-    fn options(&self) -> Result<Options, String> {
+    fn lower(&self) -> Result<Archiving, String> {
         let operation = self.operation()?;
         let archive = self.archive()?;
-        let TarNames { named, directory, excluding, .. } = TarNames::of(&self.steps, self.null, operation)?;
+        let TarNames { named, directory, excluding, lists, .. } =
+            TarNames::of(&self.steps, self.null, operation, self.shared.files)?;
+        let excluding_files = self.excluding.iter().chain(&excluding).filter(|excluding| excluding.is_file);
+        let mut read = lists.iter().chain(excluding_files.map(|excluding| &excluding.text));
+        let needs_descriptors =
+            read.any(is_descriptor) || (archive == ArchivePath::Standard && operation != Operation::Create);
         // A list of names may be empty, like the result of a search.
         let has_list = self.steps.iter().any(|step| matches!(step, TarStep::NamesFrom { .. }));
         if operation == Operation::Create && named.is_empty() && !has_list {
@@ -173,7 +179,7 @@ impl TarArguments {
         attributes.set(Attributes::XATTR, self.wants_xattrs());
         attributes.set(Attributes::ACL, self.acls);
         attributes.set(Attributes::HOLES, self.sparse);
-        Ok(Options {
+        let options = Options {
             operation,
             compression: self.compression(&archive)?,
             program: self.program.clone(),
@@ -206,7 +212,8 @@ impl TarArguments {
             keep_directory_symlink: self.keep_directory_symlink,
             to_stdout: self.to_stdout,
             ignore_zeros: self.ignore_zeros,
-        })
+        };
+        Ok(Archiving { options, needs_descriptors })
     }
 
     /// Returns the format to write. Only POSIX.1-2001 (pax) has room for attributes, and for
@@ -232,8 +239,11 @@ impl TarArguments {
     fn excludes(&self, listed: &[Excluding]) -> Result<Vec<Exclude>, String> {
         let mut excludes = Vec::new();
         for Excluding { text, is_file, is_anchored } in self.excluding.iter().chain(listed) {
-            let mut patterns =
-                if *is_file { words::lines(text, b'\n')? } else { vec![text.as_bytes().to_vec()] };
+            let mut patterns = if *is_file {
+                words::lines(self.shared.files, text, b'\n')?
+            } else {
+                vec![text.as_bytes().to_vec()]
+            };
             if *is_file {
                 // White space at the end of a line, such as that of Windows, doesn't count.
                 patterns.iter_mut().for_each(|line| line.truncate(line.trim_ascii_end().len()));
@@ -326,6 +336,8 @@ impl TarArguments {
 
 struct Archiving {
     options: Options,
+    /// True if lists, or the archive to read, come from standard input or another descriptor.
+    needs_descriptors: bool,
 }
 
 impl Archiving {
@@ -355,6 +367,11 @@ impl CliTask for Archiving {
 
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {
         if trouble { TROUBLE } else { status }
+    }
+
+    fn needs_descriptors(&self) -> bool {
+        self.needs_descriptors
+            || self.operands().into_iter().any(|operand| is_descriptor_path(operand.to_bytes()))
     }
 
     fn operands(&self) -> Vec<&CStr> {

@@ -14,6 +14,7 @@ use super::words::{c_string, numbered_lines};
 use super::{Excluding, TarStep};
 use crate::flags::Action::{AnyValue, Plain};
 use crate::flags::{AppletCommand, Arguments, FlagSpec, SharedArguments, Sharing};
+use crate::option_files::OptionFiles;
 
 /// Maximum lists that lists name.
 const LISTS_MAX: usize = 1000;
@@ -90,13 +91,19 @@ pub(super) struct TarNames {
     operation: Operation,
     no_recursion: bool,
     /// Lists that were read.
-    lists: HashSet<OsString>,
+    pub(super) lists: HashSet<OsString>,
+    files: OptionFiles,
 }
 
 impl TarNames {
     /// Follows the steps on the command line. Names in lists end with a NUL if `by_nul`.
-    pub(super) fn of(steps: &[TarStep], by_nul: bool, operation: Operation) -> Result<Self, String> {
-        let mut names = Self { by_nul, operation, ..Self::default() };
+    pub(super) fn of(
+        steps: &[TarStep],
+        by_nul: bool,
+        operation: Operation,
+        files: OptionFiles,
+    ) -> Result<Self, String> {
+        let mut names = Self { by_nul, operation, files, ..Self::default() };
         steps.iter().try_for_each(|step| names.take(step))?;
         Ok(names)
     }
@@ -121,7 +128,7 @@ impl TarNames {
 
     fn read(&mut self, file: &OsStr, is_anchored: bool) -> Result<(), String> {
         self.lists.insert(file.to_owned());
-        for (number, line) in numbered_lines(file, if self.by_nul { 0 } else { b'\n' })? {
+        for (number, line) in numbered_lines(self.files, file, if self.by_nul { 0 } else { b'\n' })? {
             if self.by_nul {
                 self.take(&TarStep::Name(OsString::from_vec(line)))?;
             } else if line.trim_ascii_start().starts_with(b"-") {
@@ -258,7 +265,7 @@ mod tests {
         let [name, to] =
             [|name: &str| TarStep::Name(name.into()), |name: &str| TarStep::Directory(name.into())];
         let steps = [name("a"), to("d"), name("b"), to("e"), name("c"), to("/f"), name("g")];
-        let names = TarNames::of(&steps, false, Operation::Create).unwrap();
+        let names = TarNames::of(&steps, false, Operation::Create, OptionFiles::Read).unwrap();
         let of = |named: &TarOperand| {
             let text = |text: &CString| text.to_str().unwrap().to_owned();
             (named.directory.as_ref().map(text), text(&named.name))

@@ -2,10 +2,11 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 use haul_sys::reason;
 
-use crate::tools::standard_input_to_end;
+use crate::option_files::OptionFiles;
 
 /// Splits the first word if it is a bundle of letters: each letter becomes an option of its own,
 /// followed by its argument, the next unused word.
@@ -34,13 +35,17 @@ pub(super) fn c_string(word: &OsStr) -> Result<CString, String> {
 }
 
 /// Reads the lines of a file, which end with `end`. Empty ones are skipped.
-pub(super) fn lines(file: &OsStr, end: u8) -> Result<Vec<Vec<u8>>, String> {
-    Ok(numbered_lines(file, end)?.into_iter().map(|(_, line)| line).collect())
+pub(super) fn lines(files: OptionFiles, file: &OsStr, end: u8) -> Result<Vec<Vec<u8>>, String> {
+    Ok(numbered_lines(files, file, end)?.into_iter().map(|(_, line)| line).collect())
 }
 
 /// The same with the numbers of the lines, from 1 on.
-pub(super) fn numbered_lines(file: &OsStr, end: u8) -> Result<Vec<(usize, Vec<u8>)>, String> {
-    let text = if file == "-" { standard_input_to_end() } else { std::fs::read(file) };
+pub(super) fn numbered_lines(
+    files: OptionFiles,
+    file: &OsStr,
+    end: u8,
+) -> Result<Vec<(usize, Vec<u8>)>, String> {
+    let text = files.read(Path::new(file));
     let text =
         text.map_err(|cause| format!("{}: Cannot read: {}", file.to_string_lossy(), reason(&cause)))?;
     let lines = text.split(|byte| *byte == end).zip(1..).filter(|(line, _)| !line.is_empty());

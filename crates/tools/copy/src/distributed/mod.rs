@@ -7,8 +7,10 @@
 //! hard-link claim. Whatever needs more of the run's state stays there: numbered backups, questions
 //! to the user, operands that may meet in one place.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +21,7 @@ use haul_flow::{
     is_shared,
 };
 use haul_striping::{Striping, striping};
-use haul_sys::{Error, Fd, FileType, Identity, Open, c_string, stat, stat_path};
+use haul_sys::{Error, Fd, FileType, Identity, Open, c_string, leads_to_descriptor, stat, stat_path};
 use serde::{Deserialize, Serialize};
 
 pub(super) use digests::{emit_digest, list_digest, note_left};
@@ -252,7 +254,10 @@ impl Distributed for Copier {
         let existing = &self.options.existing;
         let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
         let is_there = self.options.dry_run || !node.own.held.is_absent();
-        is_simple && !self.made_targets.are_kept() && is_there
+        // Elsewhere, names such as /dev/stdout lead to another file.
+        let is_bound = node.is_operands_place()
+            && leads_to_descriptor(Path::new(OsStr::from_bytes(&node.own.operand.target)));
+        is_simple && !self.made_targets.are_kept() && is_there && !is_bound
     }
 
     fn pack(&self, own: &TargetDirectory) -> Vec<u8> {

@@ -212,7 +212,9 @@ impl ExtractState {
 impl Extractor {
     fn begin_reading(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, state: &Arc<ExtractState>) {
         let replaces = self.options.existing.is_replaced();
-        let can_go_out = self.archive.get().is_some() && replaces && !lock(&state.reader).in_turn;
+        // Others open the archive by its name, which standard input doesn't have.
+        let is_named = self.options.archive.is_for_all();
+        let can_go_out = is_named && self.archive.get().is_some() && replaces && !lock(&state.reader).in_turn;
         if self.has_others.load(Ordering::Relaxed) && can_go_out {
             state.remote.open(entry);
         }

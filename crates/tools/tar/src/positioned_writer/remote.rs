@@ -46,8 +46,9 @@ impl PositionedWriter {
     pub(crate) fn share(&mut self, cache: &haul_flow::DirCache) -> Option<Arc<DirHandle>> {
         let launch = self.launch.as_mut()?;
         let options::ArchivePath::File(path) = &self.options.archive else { return None };
+        let is_shared = launch.output.is_positioned && self.options.archive.is_for_all();
         let split = Split::of(path);
-        let directory = split.hold(cache).ok().filter(|_| launch.output.is_positioned)?;
+        let directory = split.hold(cache).ok().filter(|_| is_shared)?;
         let name = CString::new(split.base()).ok()?;
         launch.archive = Some(ArchiveLocation { directory: Arc::clone(&directory), name });
         Some(directory)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use std::ffi::OsString;
 
+use haul_cluster::mpi::is_of_process;
 use haul_flow::{Problem, Reporter};
 use haul_sys::{
     Error, Fd, FileType, Filter, Open, open_path, position, read_on, stand_at_end, standard_input, stat,
@@ -50,7 +51,7 @@ impl Filtered {
     fn of(program: &[OsString], archive: Fd) -> Result<Self, Error> {
         let mut words = program.to_vec();
         words.push("-d".into());
-        let (filter, output) = Filter::reading(&words, archive)?;
+        let (filter, output) = Filter::reading(&words, archive, is_of_process)?;
         let program = program.first().map_or_else(String::new, |word| word.display().to_string());
         Ok(Self { output, program, filter: Some(filter) })
     }

@@ -1,0 +1,51 @@
+//! Files that are read while a command line is parsed: lists of names, rules, patterns.
+
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use haul_sys::{Fd, leads_to_descriptor};
+
+/// Whether this process reads the files that options name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OptionFiles {
+    #[default]
+    Read,
+    /// Of several ranks with the same command line, each reads regular files, so that all refuse
+    /// a bad one. Only the first reads streams: MPICH never gives the others EOF on standard input.
+    StreamsLeftToFirstRank,
+}
+
+impl OptionFiles {
+    /// Reads a file, or standard input if its name is `-`. What is left to the first rank is
+    /// empty.
+    ///
+    /// # Errors
+    /// The kernel's; also if standard input was closed when the process started, as it would
+    /// seem empty.
+    pub(crate) fn read(self, path: &Path) -> io::Result<Vec<u8>> {
+        let is_stream = || is_descriptor(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+        if self == Self::StreamsLeftToFirstRank && is_stream() {
+            return Ok(Vec::new());
+        }
+        if path != "-" {
+            return std::fs::read(path);
+        }
+        haul_sys::standard_input().and_then(Fd::close).map_err(|cause| io::Error::from(cause.errno()))?;
+        let mut text = Vec::new();
+        io::stdin().read_to_end(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// True if the name `-` or a path leads to standard input, or to another descriptor that only this
+/// process has.
+pub(crate) fn is_descriptor(path: impl AsRef<OsStr>) -> bool {
+    path.as_ref() == "-" || is_descriptor_path(path.as_ref().as_bytes())
+}
+
+/// True if a path leads to a descriptor of this process, as `/dev/stdin` and `<(...)` do.
+pub(crate) fn is_descriptor_path(path: &[u8]) -> bool {
+    leads_to_descriptor(Path::new(OsStr::from_bytes(path)))
+}
