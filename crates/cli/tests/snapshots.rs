@@ -245,6 +245,25 @@ fn what_was_kept_under_another_type_is_moved_aside() {
 }
 
 #[test]
+fn few_descriptors_are_enough_to_keep_files_of_many_directories() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for count in [12, 20, 64] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let make = "for i in $(seq 100); do mkdir -p s/a/$i/in t/a/$i/in t/extra/$i; echo 1 >t/extra/$i/f
+            echo new >s/a/$i/in/f; echo 1 >t/a/$i/in/f; done";
+        sandbox.script(make).unwrap();
+        let words = ["sync", "--delete", "--really", "--max-delete=100%", "--backup-dir=../kept", "s", "t"];
+        let run = TestRun::new(ours.path()).args(words).open_files(count).in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{count} descriptors: {}", outcome.errors());
+        let files = kept(&sandbox.join("kept")).into_iter().filter(|(name, _)| name.ends_with("/f"));
+        assert_eq!(files.count(), 200, "{count} descriptors");
+        assert!(!sandbox.join("t/extra").exists(), "{count} descriptors");
+    }
+}
+
+#[test]
 fn a_directory_that_cannot_keep_files_is_refused() {
     let ours = program!();
     require!(ours.needs_haul());

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{EntryOutcome, FlowKind, OutputLine, Problem, path_below};
+use haul_flow::{EntryOutcome, FlowKind, Original, OutputLine, Problem, path_below};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_followed, stat_path};
 
@@ -327,8 +327,8 @@ pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
     let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
     let own = &copy.entry.node.own;
     let path = own.held.path();
-    let below = path_below(&path, &own.operand.target);
-    copy.with_room(|| backup.keep(directory, copy.target_name(), below))
+    let original = Original { directory, below: path_below(&path, &own.operand.target) };
+    copy.with_room(|| backup.keep(copy.cx.cache(), original, copy.target_name()))
         .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
 }
 
