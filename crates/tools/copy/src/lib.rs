@@ -279,6 +279,7 @@ impl Tool for Copier {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
         let copy = EntryCopy::new(self, cx, entry);
+        temporary::note_copied(self, copy.target_name());
         match journaled::look(copy) {
             Look::Done => return Plan::Skip,
             Look::OneOfSeveralNames => {}
