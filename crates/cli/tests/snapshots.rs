@@ -140,13 +140,33 @@ fn a_dry_run_links_nothing_and_foresees_the_links() {
 }
 
 #[test]
+fn a_snapshot_is_made_again_after_it_became_the_latest() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = scene("mkdir before; cp -a s before/s; cp -a s monday; ln -sfn monday latest");
+    for (change, again) in
+        [("true", ""), ("chmod 600 s/a/4; echo 5 >s/a/b/3; echo 6 >s/new", "-n "), ("true", "")]
+    {
+        sandbox.script(change).unwrap();
+        succeed(&ours, sandbox.path(), &format!("{again}--link-dest=../latest s tuesday"));
+        sandbox.script("ln -sfn tuesday latest").unwrap();
+    }
+    let differences = compare(&take(&sandbox, "s"), &take(&sandbox, "tuesday"), FACTS).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+    // What it shares with the one before wasn't changed.
+    let differences = compare(&take(&sandbox, "before/s"), &take(&sandbox, "monday"), FACTS).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+    assert!(linked(&sandbox.join("tuesday"), &sandbox.join("monday")).contains(&"a/2".to_owned()));
+}
+
+#[test]
 fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_reported() {
     let ours = program!();
     require!(ours.needs_haul());
-    let sandbox = scene("cp -a s one; mkdir t; echo >file");
+    let sandbox = scene("cp -a s one; mkdir -p t/in; echo >file");
     for (line, why) in [
         ("--link-dest=../file s t", "not a directory"),
-        ("--link-dest=. s t", "is TARGET"),
+        ("--link-dest=in s t", "is inside TARGET"),
         ("--link-dest=one s t", "does not exist"),
         ("--link-dest=/proc s t", "another file system"),
         ("--link-dest= s t", "--link-dest"),
