@@ -4,8 +4,11 @@
 
 use std::path::Path;
 
+use haul_testkit::random::{IndexedRandom, Rng, seeded};
 use haul_testkit::strace::{TracedCall, record};
-use haul_testkit::{CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, compare, needs, program, require};
+use haul_testkit::{
+    CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, needs, program, require,
+};
 
 /// A source with everything that can be in a tree, and a target that has a part of it.
 const SCENE: &str = "
@@ -219,5 +222,56 @@ fn what_needs_a_real_copy_is_refused_with_a_dry_run() {
         assert_eq!(outcome.status(), Some(1), "{other}");
         assert!(outcome.errors().contains("--dry-run"), "{other}: {}", outcome.errors());
         assert!(!sandbox.join("j").exists() && !sandbox.join("m").exists());
+    }
+}
+
+/// Returns the events about entries, sorted, without their times.
+fn events(ours: &CopyProgram, sandbox: &Sandbox, options: &str) -> Vec<String> {
+    let line = format!("sync --events=events {options} s t");
+    TestRun::new(ours.path()).args(line.split_whitespace()).in_folder(sandbox.path()).finish().unwrap();
+    let text = std::fs::read_to_string(sandbox.join("events")).unwrap();
+    let entries = text.lines().filter(|line| line.contains("\"event\":\"file\""));
+    let mut entries: Vec<_> =
+        entries.filter_map(|line| line.split_once("\"event\"").map(|(_, rest)| rest.to_owned())).collect();
+    entries.sort_unstable();
+    entries
+}
+
+#[test]
+fn a_sync_has_the_events_of_its_dry_run() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let names = ["a", "b", "d/c", "d/e"];
+    for case in 0..if needs::is_full_run() { 2000 } else { 100 } {
+        let mut random = seeded(20_261_128 + case);
+        let sandbox = Sandbox::in_memory().unwrap();
+        let mut script = "mkdir -p s/d t/d".to_owned();
+        for name in names {
+            script += &match random.random_range(0..4) {
+                0 => String::new(),
+                1 if name != "a" => format!("; test -e s/a && ln s/a s/{name}"),
+                _ => format!("; echo {name} >s/{name}"),
+            };
+            script += &match random.random_range(0..6) {
+                0 => format!("; mkdir -p t/{name}/in; touch t/{name}/x"),
+                1 => format!("; mkdir t/{name}"),
+                2 => format!("; echo other and longer >t/{name}"),
+                3 => format!("; test -e s/{name} && cp -p s/{name} t/{name}"),
+                4 if name != "a" => format!("; test -f t/a && ln t/a t/{name}"),
+                _ => String::new(),
+            };
+        }
+        sandbox.script(&format!("{script}; cp -a s m; echo m >m/b; true")).unwrap();
+        let limit = ["", "--delete", "--delete", "--delete --max-delete=1"].choose(&mut random).unwrap();
+        let earlier = ["", "--link-dest=../m"].choose(&mut random).unwrap();
+        let options = format!("{limit} {earlier}");
+        let foreseen = events(&ours, &sandbox, &format!("-n {options}"));
+        let real = events(&ours, &sandbox, &options);
+        assert_eq!(foreseen, real, "case {case}, {options}: {script}");
+        let mut paths: Vec<_> = real.iter().filter_map(|line| line.split("\"path\":").nth(1)).collect();
+        let count = paths.len();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), count, "case {case}, {options}: an entry has two events: {real:#?}");
     }
 }

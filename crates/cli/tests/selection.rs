@@ -56,12 +56,57 @@ const PATTERNS: [&str; 32] = [
     "[a\\]]",
 ];
 
+/// Parts of bracket expressions, also of invalid ones.
+const BRACKET_PARTS: [&str; 18] = [
+    "a",
+    "b",
+    "c",
+    "z",
+    "-",
+    "-",
+    "-",
+    "]",
+    "[",
+    "!",
+    "^",
+    "\\\\",
+    "\\]",
+    "\\-",
+    "\\a",
+    ":",
+    "[:alpha:]",
+    "[:punct:]",
+];
+
+/// Characters that those match.
+const CHARACTERS: [&str; 11] = ["a", "b", "c", "z", "-", "]", "[", "!", "^", "\\", ":"];
+
+fn name() -> impl Strategy<Value = String> {
+    let short = prop::collection::vec(prop::sample::select(&CHARACTERS[..]), 1..3);
+    prop_oneof![
+        2 => prop::sample::select(&NAMES[..]).prop_map(str::to_owned),
+        1 => short.prop_map(|characters| characters.concat()),
+    ]
+}
+
 fn path() -> impl Strategy<Value = String> {
-    prop::collection::vec(prop::sample::select(&NAMES[..]), 1..4).prop_map(|names| names.join("/"))
+    prop::collection::vec(name(), 1..4).prop_map(|names| names.join("/"))
+}
+
+fn pattern() -> impl Strategy<Value = String> {
+    let parts = prop::collection::vec(prop::sample::select(&BRACKET_PARTS[..]), 1..6);
+    let (before, after) = (
+        prop::sample::select(&["", "", "*", "[^"][..]),
+        prop::sample::select(&["", "", "*", "]", "\\]"][..]),
+    );
+    prop_oneof![
+        3 => prop::sample::select(&PATTERNS[..]).prop_map(str::to_owned),
+        1 => (before, parts, after).prop_map(|(before, parts, after)| format!("{before}[{}]{after}", parts.concat())),
+    ]
 }
 
 fn rule() -> impl Strategy<Value = String> {
-    let parts = prop::collection::vec(prop::sample::select(&PATTERNS[..]), 1..4);
+    let parts = prop::collection::vec(pattern(), 1..4);
     let (before, after) = (
         prop::sample::select(&["", "", "", "!", "/", "!/"][..]),
         prop::sample::select(&["", "", "/", "/**", " ", "\\ "][..]),
@@ -182,6 +227,19 @@ fn copied(ours: &CopyProgram, options: &[&str]) -> Vec<String> {
     let outcome = ours.run_with(options).arg("-r").args([&source, &target]).finish().unwrap();
     assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
     files(&target).iter().map(|path| path.to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_rule_with_a_nul_is_refused() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::create_dir(sandbox.join("s")).unwrap();
+    fs::write(sandbox.join("rules"), "x\na\0b\n").unwrap();
+    let run = ours.run_with(&["-r", "--exclude-from=rules", "s", "t"]).in_folder(sandbox.path());
+    let outcome = run.finish().unwrap();
+    assert_eq!(outcome.status(), Some(1));
+    assert!(outcome.errors().contains("invalid pattern"), "{}", outcome.errors());
 }
 
 #[test]

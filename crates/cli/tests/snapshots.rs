@@ -140,13 +140,33 @@ fn a_dry_run_links_nothing_and_foresees_the_links() {
 }
 
 #[test]
+fn a_snapshot_is_made_again_after_it_became_the_latest() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = scene("mkdir before; cp -a s before/s; cp -a s monday; ln -sfn monday latest");
+    for (change, again) in
+        [("true", ""), ("chmod 600 s/a/4; echo 5 >s/a/b/3; echo 6 >s/new", "-n "), ("true", "")]
+    {
+        sandbox.script(change).unwrap();
+        succeed(&ours, sandbox.path(), &format!("{again}--link-dest=../latest s tuesday"));
+        sandbox.script("ln -sfn tuesday latest").unwrap();
+    }
+    let differences = compare(&take(&sandbox, "s"), &take(&sandbox, "tuesday"), FACTS).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+    // What it shares with the one before wasn't changed.
+    let differences = compare(&take(&sandbox, "before/s"), &take(&sandbox, "monday"), FACTS).unwrap();
+    assert!(differences.is_empty(), "{differences}");
+    assert!(linked(&sandbox.join("tuesday"), &sandbox.join("monday")).contains(&"a/2".to_owned()));
+}
+
+#[test]
 fn a_directory_that_is_no_earlier_copy_is_refused_and_a_missing_one_is_reported() {
     let ours = program!();
     require!(ours.needs_haul());
-    let sandbox = scene("cp -a s one; mkdir t; echo >file");
+    let sandbox = scene("cp -a s one; mkdir -p t/in; echo >file");
     for (line, why) in [
         ("--link-dest=../file s t", "not a directory"),
-        ("--link-dest=. s t", "is TARGET"),
+        ("--link-dest=in s t", "is inside TARGET"),
         ("--link-dest=one s t", "does not exist"),
         ("--link-dest=/proc s t", "another file system"),
         ("--link-dest= s t", "--link-dest"),
@@ -242,6 +262,25 @@ fn what_was_kept_under_another_type_is_moved_aside() {
     let content = |name: &str| std::fs::read_to_string(sandbox.join("kept").join(name)).unwrap();
     let found = ["v", "v.~1~/x", "r", "r.~1~/x", "w/y", "w.~1~", "w.~2~"].map(content);
     assert_eq!(found.concat(), "v\n1\nr\n2\nw\n4\n3\n");
+}
+
+#[test]
+fn few_descriptors_are_enough_to_keep_files_of_many_directories() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for count in [12, 20, 64] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let make = "for i in $(seq 100); do mkdir -p s/a/$i/in t/a/$i/in t/extra/$i; echo 1 >t/extra/$i/f
+            echo new >s/a/$i/in/f; echo 1 >t/a/$i/in/f; done";
+        sandbox.script(make).unwrap();
+        let words = ["sync", "--delete", "--really", "--max-delete=100%", "--backup-dir=../kept", "s", "t"];
+        let run = TestRun::new(ours.path()).args(words).open_files(count).in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{count} descriptors: {}", outcome.errors());
+        let files = kept(&sandbox.join("kept")).into_iter().filter(|(name, _)| name.ends_with("/f"));
+        assert_eq!(files.count(), 200, "{count} descriptors");
+        assert!(!sandbox.join("t/extra").exists(), "{count} descriptors");
+    }
 }
 
 #[test]

@@ -7,18 +7,29 @@
 //! Several processes can use one backup: each opens it by itself, and checks the directory above
 //! it by inode number. A directory that two of them need at once is made by one and found by the
 //! other.
+//!
+//! Bound: only the directories used last are remembered, and the run's cache holds their
+//! descriptors.
 
-use std::collections::HashMap;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
-use haul_sys::{Errno, Error, Fd, Mode, Open, Operation, Owner, c_string, change_mode, change_owner};
-use haul_sys::{is_left_behind, link, make_directory, open, open_path, remove, rename};
+use haul_sys::{Errno, Error, Fd, Identity, Mode, Open, Operation, Owner, Stat, c_string, change_mode};
+use haul_sys::{change_owner, is_left_behind, link, make_directory, open, open_path, remove, rename};
 use haul_sys::{rename_across, rename_to_new, stat, stat_at, temporary_name};
 
+use crate::directory_cache::{DirCache, DirHandle};
 use crate::leftovers::sweep;
 use crate::lock;
 use crate::operand::Split;
+
+/// Maximum number of directories that are remembered. Workers are rarely in more at once.
+const RECENT_MAX: usize = 16;
+
+/// Maximum number of directories that are known to have been swept. After that they are swept
+/// again, which finds nothing.
+const SWEPT_MAX: usize = 1 << 16;
 
 /// Location of a backup and of its original.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -35,33 +46,43 @@ pub struct BackupPlace {
 #[derive(Debug)]
 pub struct BackupDirectory {
     place: BackupPlace,
-    /// The directories made or found so far, by their paths below the target.
-    known: Mutex<HashMap<Vec<u8>, BackupPair>>,
+    used: Mutex<UsedDirectories>,
 }
 
-/// A directory of the target and the one that its files are kept in.
-#[derive(Clone, Debug)]
-struct BackupPair {
-    original: Arc<Fd>,
-    backup: Arc<Fd>,
+/// Directories of a backup that were made or found.
+#[derive(Debug, Default)]
+struct UsedDirectories {
+    /// Those used last, the latest at the end, by their paths below the target. Each name in a path
+    /// ends with a slash.
+    recent: VecDeque<(Vec<u8>, Arc<DirHandle>)>,
+    swept: HashSet<Identity>,
+}
+
+/// A directory whose entries are replaced or deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Original<'a> {
+    /// Its descriptor.
+    pub directory: &'a Fd,
+    /// Its path below the target, `.` for the target itself.
+    pub below: &'a [u8],
 }
 
 impl BackupDirectory {
     /// Creates nothing yet.
     #[must_use]
     pub fn new(place: BackupPlace) -> Self {
-        Self { place, known: Mutex::default() }
+        Self { place, used: Mutex::default() }
     }
 
-    /// Gives the file `name` of `directory` a second name in the backup. It replaces the file that
+    /// Gives the file `name` of a directory a second name in the backup. It replaces the file that
     /// an earlier run has kept under that name; a directory in its place, or a file in the place of
-    /// a directory above it, is moved aside. `below` is the path of the directory below the target,
-    /// `.` for the target itself. Where files can't have several names, it is moved.
+    /// a directory above it, is moved aside. Where files can't have several names, it is moved.
     ///
     /// # Errors
     /// The kernel's; `ESTALE` if the directory above the backup is another one by now.
-    pub fn keep(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
-        let backup = self.directory(below)?;
+    pub fn keep(&self, cache: &DirCache, original: Original<'_>, name: &CStr) -> Result<(), Error> {
+        let directory = original.directory;
+        let backup = self.directory(cache, original)?;
         match link(directory, name, &backup, name) {
             Err(cause) if cause.is(Errno::EXIST) => {
                 let passing = temporary_name();
@@ -80,13 +101,14 @@ impl BackupDirectory {
         }
     }
 
-    /// Moves the file `name` of `directory` to the backup. The rest is as for
+    /// Moves the file `name` of a directory to the backup. The rest is as for
     /// [`BackupDirectory::keep`].
     ///
     /// # Errors
     /// The same; `ENOENT` if the file is gone.
-    pub fn take(&self, directory: &Fd, name: &CStr, below: &[u8]) -> Result<(), Error> {
-        let backup = self.directory(below)?;
+    pub fn take(&self, cache: &DirCache, original: Original<'_>, name: &CStr) -> Result<(), Error> {
+        let directory = original.directory;
+        let backup = self.directory(cache, original)?;
         replacing(&backup, name, || rename_across((directory, name), (&backup, name)))?;
         // If both were names of one file, rename(2) did nothing.
         match (stat_at(directory, name), stat_at(&backup, name)) {
@@ -96,79 +118,111 @@ impl BackupDirectory {
     }
 
     /// Finds or makes the directory for files of a directory of the target.
-    fn directory(&self, below: &[u8]) -> Result<Arc<Fd>, Error> {
-        let mut known = lock(&self.known);
-        if let Some(pair) = known.get(below) {
-            return Ok(Arc::clone(&pair.backup));
-        }
-        let mut pair = known.get(b".".as_slice()).cloned().map_or_else(|| self.top(), Ok)?;
-        known.insert(b".".to_vec(), pair.clone());
-        let mut path = Vec::new();
-        for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
-            path.extend_from_slice(name);
-            pair = match known.get(&path) {
-                Some(pair) => pair.clone(),
-                None => pair.below(&c_string(name))?,
+    fn directory(&self, cache: &DirCache, original: Original<'_>) -> Result<Arc<Fd>, Error> {
+        let mut used = lock(&self.used);
+        let names = original.below.split(|byte| *byte == b'/');
+        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty() && *name != b".").collect();
+        let nearest = used.nearest(&path_of(&names));
+        let (mut depth, mut held) = match nearest {
+            Some((depth, held)) => (depth + 1, held),
+            None => (0, self.above(cache)?),
+        };
+        let mut backup = cache.open(&held)?;
+        let base = Split::of(&self.place.directory).base().to_vec();
+        while depth <= names.len() {
+            let name = c_string(depth.checked_sub(1).map_or(base.as_slice(), |index| names[index]));
+            let like = || match depth == names.len() {
+                true => stat(original.directory),
+                false => self.stat_original(&names[..depth]),
             };
-            known.insert(path.clone(), pair.clone());
-            path.push(b'/');
+            let fd = Arc::new(find_or_make(&backup, &name, like)?);
+            held = cache.hold(&held, &name, Open::DIRECTORY, stat(&fd)?.identity, Some(Arc::clone(&fd)));
+            used.remember(path_of(&names[..depth]), &held);
+            (backup, depth) = (fd, depth + 1);
         }
-        known.insert(below.to_vec(), pair.clone());
-        Ok(pair.backup)
+        if used.is_unswept(held.identity()) {
+            // A name that the original has is no leftover here either. Leftovers that can't be
+            // removed stay, under names that say what they are.
+            let is_kept = |name: &CStr| stat_at(original.directory, name).is_ok();
+            sweep(&backup, |name| is_left_behind(name) && !is_kept(name)).map(drop).unwrap_or_default();
+        }
+        Ok(backup)
     }
 
-    fn top(&self) -> Result<BackupPair, Error> {
+    /// Opens the directory above the backup.
+    fn above(&self, cache: &DirCache) -> Result<Arc<DirHandle>, Error> {
         let split = Split::of(&self.place.directory);
         let above = if split.display.is_empty() { b"." } else { split.display };
-        let above = open_path(&c_string(above), Open::SEARCH.following())?;
-        if stat(&above)?.identity.inode != self.place.above {
+        let held = cache.hold_operand(&c_string(above), Open::SEARCH.following(), above.to_vec())?;
+        if held.identity().inode != self.place.above {
             let what = format!("the directory above {:?}, which is another one by now", self.place.directory);
             return Err(Error::new(Operation::Openat, what, Errno::STALE));
         }
-        let original = open_path(&self.place.target, Open::SEARCH.following())?;
-        BackupPair { original: Arc::new(original), backup: Arc::new(above) }
-            .named(&c_string(split.base()), None)
+        Ok(held)
+    }
+
+    /// Looks up a directory of the target.
+    fn stat_original(&self, names: &[&[u8]]) -> Result<Stat, Error> {
+        let mut original = open_path(&self.place.target, Open::SEARCH.following())?;
+        for name in names {
+            original = open(&original, &c_string(name), Open::SEARCH)?;
+        }
+        stat(&original)
     }
 }
 
-impl BackupPair {
-    /// Finds or makes the directory for those of an entry of the target.
-    fn below(&self, name: &CStr) -> Result<Self, Error> {
-        let original = Arc::new(open(&*self.original, name, Open::SEARCH)?);
-        self.named(name, Some(original))
+impl UsedDirectories {
+    /// Returns the directory at a path, or the nearest above it, and how many names its path has.
+    fn nearest(&mut self, path: &[u8]) -> Option<(usize, Arc<DirHandle>)> {
+        let above = self.recent.iter().enumerate().filter(|(_, (above, _))| path.starts_with(above));
+        let (index, _) = above.max_by_key(|(_, (above, _))| above.len())?;
+        let (path, held) = self.recent.remove(index)?;
+        self.recent.push_back((path.clone(), Arc::clone(&held)));
+        Some((path.iter().filter(|byte| **byte == b'/').count(), held))
     }
 
-    /// Finds or makes `name` in the backup, for `original`, or for that of this pair.
-    fn named(&self, name: &CStr, original: Option<Arc<Fd>>) -> Result<Self, Error> {
-        let original = original.unwrap_or_else(|| Arc::clone(&self.original));
-        let make = || match make_directory(&*self.backup, name, Mode::OWNER) {
-            Err(cause) if cause.is(Errno::EXIST) => Ok(false),
-            outcome => outcome.map(|()| true),
-        };
-        let mut is_new = make()?;
-        let open_it = || open(&*self.backup, name, Open::DIRECTORY);
-        let backup = match open_it() {
-            Err(cause) if cause.is(Errno::NOTDIR) || cause.is(Errno::LOOP) => {
-                move_aside(&self.backup, name)?;
-                is_new = make()?;
-                open_it()?
-            }
-            outcome => outcome?,
-        };
-        if is_new {
-            let like = stat(&*original)?;
-            match change_owner(&backup, Owner { user: Some(like.owner), group: Some(like.group) }) {
-                // Whoever may not give it away keeps it: the backup is worth more than its owner.
-                Err(cause) if matches!(cause.errno(), Errno::PERM | Errno::INVAL) => {}
-                outcome => outcome?,
-            }
-            change_mode(&backup, like.mode.or(Mode::OWNER))?;
-        } else {
-            // Leftovers that can't be removed stay, under names that say what they are.
-            sweep(&backup, is_left_behind).map(drop).unwrap_or_default();
+    fn remember(&mut self, path: Vec<u8>, held: &Arc<DirHandle>) {
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
         }
-        Ok(Self { original, backup: Arc::new(backup) })
+        self.recent.push_back((path, Arc::clone(held)));
     }
+
+    /// True if a directory hasn't been swept yet, or long ago; it counts as swept then.
+    fn is_unswept(&mut self, identity: Identity) -> bool {
+        if self.swept.len() == SWEPT_MAX {
+            self.swept.clear();
+        }
+        self.swept.insert(identity)
+    }
+}
+
+/// Joins names to a path in which each ends with a slash, so that a path begins with those above.
+fn path_of(names: &[&[u8]]) -> Vec<u8> {
+    names.iter().flat_map(|name| [name, b"/".as_slice()].concat()).collect()
+}
+
+/// Opens a directory of the backup, and makes it if it is missing, like its original.
+fn find_or_make(parent: &Fd, name: &CStr, like: impl Fn() -> Result<Stat, Error>) -> Result<Fd, Error> {
+    match open(parent, name, Open::DIRECTORY) {
+        Err(cause) if cause.is(Errno::NOENT) => {}
+        Err(cause) if cause.is(Errno::NOTDIR) || cause.is(Errno::LOOP) => move_aside(parent, name)?,
+        outcome => return outcome,
+    }
+    let like = like()?;
+    match make_directory(parent, name, Mode::OWNER) {
+        // By another process.
+        Err(cause) if cause.is(Errno::EXIST) => return open(parent, name, Open::DIRECTORY),
+        outcome => outcome?,
+    }
+    let made = open(parent, name, Open::DIRECTORY)?;
+    match change_owner(&made, Owner { user: Some(like.owner), group: Some(like.group) }) {
+        // Whoever may not give it away keeps it: the backup is worth more than its owner.
+        Err(cause) if matches!(cause.errno(), Errno::PERM | Errno::INVAL) => {}
+        outcome => outcome?,
+    }
+    change_mode(&made, like.mode.or(Mode::OWNER))?;
+    Ok(made)
 }
 
 /// Puts a file under a name in the backup. A directory that an earlier run has kept there is moved
@@ -214,7 +268,8 @@ mod tests {
         let target = open_path(&path("target"), Open::DIRECTORY).unwrap();
         let keep = |above| {
             let place = BackupPlace { directory: path("kept"), above, target: path("target") };
-            BackupDirectory::new(place).keep(&target, c"file", b".")
+            let original = Original { directory: &target, below: b"." };
+            BackupDirectory::new(place).keep(&DirCache::new(8), original, c"file")
         };
         assert!(keep(inode + 1).unwrap_err().is(Errno::STALE));
         assert!(!folder.path().join("kept").exists());

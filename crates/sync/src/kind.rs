@@ -26,7 +26,7 @@ haul_flow::kinds! {
         /// An earlier copy is on another file system than the target.
         EarlierElsewhere = "--link-dest: {} is on another file system than TARGET, so nothing can be linked",
         /// An earlier copy is the target, or inside it.
-        EarlierInTarget = "--link-dest: {} is TARGET, or inside it",
+        EarlierInTarget = "--link-dest: {} is inside TARGET",
         /// The directory for backups can't be used.
         BackupUnusable = "--backup-dir: {} cannot be used",
         /// The directory for backups is not a directory.

@@ -134,7 +134,9 @@ fn earlier(given: &[PathBuf], to: &Path, warn: &mut dyn FnMut(Problem)) -> Resul
             Err(error) => return Err(unusable(SyncKind::EarlierUnusable, &path, &error)),
             Ok(there) if !there.is_dir() => return Err(problem(SyncKind::EarlierNotADirectory, &path)),
             Ok(there) if !is_on(to, there.dev()) => return Err(problem(SyncKind::EarlierElsewhere, &path)),
-            Ok(_) if std::fs::canonicalize(&path).is_ok_and(|whole| whole.starts_with(to)) => {
+            // One that is TARGET links nothing, but shared files stay as they are: a snapshot is
+            // made again after it became the latest.
+            Ok(_) if std::fs::canonicalize(&path).is_ok_and(|whole| whole != to && whole.starts_with(to)) => {
                 return Err(problem(SyncKind::EarlierInTarget, &path));
             }
             Ok(_) => found.push(c_path(&path)),

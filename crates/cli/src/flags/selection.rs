@@ -230,13 +230,12 @@ fn sentence(path: &Path, why: &str) -> FlagError {
 /// the equivalent line of a `.gitignore` file.
 fn as_line(glob: &str) -> String {
     let comment = if glob.starts_with('#') { "\\" } else { "" };
-    let kept = glob.trim_end();
+    let kept = glob.trim_end_matches(' ');
     let is_quoted = kept.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
-    match glob[kept.len()..].char_indices().last() {
-        // A class is not trimmed.
-        Some((at, last)) if !(is_quoted && at == 0) => {
-            format!("{comment}{}[{last}]", &glob[..kept.len() + at])
-        }
+    match glob.strip_suffix(' ') {
+        Some(before) if !(is_quoted && before.len() == kept.len()) => format!("{comment}{before}\\ "),
+        // One at the end of a line is part of the line's end.
+        None if glob.ends_with('\r') => format!("{comment}{glob}\r"),
         _ => format!("{comment}{glob}"),
     }
 }
@@ -349,7 +348,7 @@ mod tests {
     #[test]
     fn words_mean_themselves_as_lines() {
         let cases =
-            [("a", "a"), ("#a", "\\#a"), ("a b", "a b"), ("a ", "a[ ]"), ("a  ", "a [ ]"), ("a\\ ", "a\\ ")];
+            [("a", "a"), ("#a", "\\#a"), ("a b", "a b"), ("a ", "a\\ "), ("a  ", "a \\ "), ("a\\ ", "a\\ ")];
         for (word, line) in cases {
             assert_eq!(as_line(word), line);
         }

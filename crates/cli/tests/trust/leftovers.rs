@@ -74,6 +74,42 @@ fn nothing_of_any_type_is_left_after_the_next_run() {
 }
 
 #[test]
+fn a_copied_file_stays_whatever_its_name_is() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    // The name of a process that has ended.
+    sandbox.script("mkdir s t; ln -s new s/link; ln -s old t/link").unwrap();
+    assert!(killed(&ours, &sandbox, &["sync", "s", "t"], "renameat", 1).status().is_none());
+    let left = leftovers(&sandbox);
+    let [name] = left.as_slice() else { panic!("one name is left: {left:?}") };
+    let name = name.trim_start_matches("t/");
+    let script = format!(
+        "rm -r t; mkdir -p s/d other/d; echo content >s/{name}; echo content >s/d/{name}; echo o >other/d/o"
+    );
+    sandbox.script(&script).unwrap();
+    let file = format!("s/{name}");
+    for (words, copies) in [
+        (["sync", "s", "t"].as_slice(), vec![format!("t/{name}"), format!("t/d/{name}")]),
+        (&["cp", "-aT", "--atomic", "s", "t"], vec![format!("t/{name}"), format!("t/d/{name}")]),
+        (&["cp", "-a", "--atomic", &file, "t"], vec![format!("t/{name}")]),
+        (&["cp", "-aT", "--atomic", "s/link", "t/link"], vec![]),
+        (&["cp", "-a", "--atomic", "s/d", "other/d", "t"], vec![format!("t/d/{name}")]),
+    ] {
+        sandbox.script(&format!("rm -rf t; mkdir -p t/d; echo old >t/d/{name}")).unwrap();
+        // A leftover that the source doesn't have goes in the same run.
+        let other = format!("t/{}-7", name.rsplit_once('-').unwrap().0);
+        std::fs::write(sandbox.join(&other), "left").unwrap();
+        run(&ours, &sandbox, words).succeed().unwrap();
+        for copy in copies {
+            let content = std::fs::read_to_string(sandbox.join(&copy)).unwrap_or_default();
+            assert_eq!(content, "content\n", "{words:?}: {copy}");
+        }
+        assert!(!sandbox.join(&other).exists(), "{words:?}: {other}");
+    }
+}
+
+#[test]
 fn the_next_manifest_is_without_that_of_a_killed_run() {
     let ours = program!();
     require!(ours.needs_haul(), needs::tool("strace"));

@@ -39,6 +39,9 @@ pub(super) enum NoRule {
 impl Rule {
     /// Parses a line. One that is not UTF-8 can have no wildcards.
     pub(super) fn parse(line: &[u8]) -> Result<Self, NoRule> {
+        if line.contains(&0) && !line.starts_with(b"#") {
+            return Err(NoRule::Invalid);
+        }
         match str::from_utf8(line) {
             Ok(line) => Self::parse_text(line, String::into_bytes),
             Err(_) => {
@@ -182,9 +185,8 @@ impl Bracket {
                 }
                 None => first,
             };
-            if first <= last {
-                ranges.push((first, last));
-            }
+            // For git a range that ends before its start is its first character.
+            ranges.push((first, last.max(first)));
         }
     }
 
@@ -283,6 +285,8 @@ mod tests {
             ("[\\!^]", name_glob("{\\!,\\^}")),
             ("[-]", name_glob("\\-")),
             ("[.-0]", name_glob("[.0]")),
+            ("[c-ax]", name_glob("[cx]")),
+            ("[c-a]", name_glob("[c]")),
         ];
         for (line, pattern) in cases {
             assert_eq!(Rule::parse(line.as_bytes()).map(|rule| rule.pattern), Ok(pattern), "{line:?}");
@@ -301,22 +305,9 @@ mod tests {
 
     #[test]
     fn lines_that_match_nothing_are_invalid() {
-        for line in [
-            "[",
-            "[a",
-            "[z-a]",
-            "[/]",
-            "[[:what:]]",
-            "a[]",
-            "a\\",
-            "/",
-            "!",
-            "!/",
-            ".",
-            "./a",
-            "../a",
-            "a//b",
-        ] {
+        for line in
+            ["[", "[a", "[/]", "[[:what:]]", "a[]", "a\\", "/", "!", "!/", ".", "./a", "../a", "a//b", "a\0b"]
+        {
             assert_eq!(Rule::parse(line.as_bytes()), Err(NoRule::Invalid), "{line:?}");
         }
         for line in ["", " ", "# a", "#", "\r"] {

@@ -48,7 +48,10 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>, is_bare: bool) ->
         }
         Foreseen::Stays(there) if there.kind == FileType::Directory => {
             directory::record_existing(copy, there.identity);
-            mend::print_entered(copy, opened, &there);
+            // In the second part it was printed already.
+            if !copy.copier.is_rest {
+                mend::print_entered(copy, opened, &there);
+            }
             Some(there)
         }
         Foreseen::Stays(_) | Foreseen::Dangling => {

@@ -21,6 +21,7 @@ use super::journaled;
 use super::mend;
 use super::options::{Make, Preserve};
 use super::place;
+use super::waiting;
 
 /// Returns the directories of earlier copies that belong to a target directory.
 pub(super) fn counterparts(copy: EntryCopy<'_>) -> Box<[Arc<DirHandle>]> {
@@ -96,7 +97,7 @@ pub(super) fn link(copy: EntryCopy<'_>, source: &Stat) -> Option<Stat> {
         return None;
     }
     let is_there = || stat_at(&*copy.open_directory()?, copy.target_name());
-    if copy.options.dry_run && is_there().is_ok() {
+    if copy.options.dry_run && is_there().is_ok_and(|there| !waiting::has_made_way(copy, &there)) {
         return None;
     }
     let linked = earlier.iter().find_map(|directory| {

@@ -20,11 +20,13 @@ pub(super) struct EntryCopy<'a> {
     pub(super) options: &'a CopyOptions,
     pub(super) cx: &'a Context<'a, Copier>,
     pub(super) entry: &'a Entry<Copier>,
+    /// True while it is linked to the copy of another name of its file.
+    pub(super) is_further_name: bool,
 }
 
 impl<'a> EntryCopy<'a> {
     pub(super) fn new(copier: &'a Copier, cx: &'a Context<'a, Copier>, entry: &'a Entry<Copier>) -> Self {
-        Self { copier, options: &copier.options, cx, entry }
+        Self { copier, options: &copier.options, cx, entry, is_further_name: false }
     }
 
     /// The copy of another entry, by the same worker.

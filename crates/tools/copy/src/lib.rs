@@ -111,6 +111,8 @@ const CLOSED_WAITING: ClosedWaiting =
 pub struct Copier {
     options: CopyOptions,
     cancel: CancelToken,
+    /// True for the entries that waited for the deletion of obstacles.
+    is_rest: bool,
     /// Where the copy waits for room (`--on-full=pause`).
     room: Option<Room>,
     process: Credentials,
@@ -173,6 +175,7 @@ impl Copier {
             journal,
             links,
             has_reported_xattrs,
+            is_rest: true,
             ..Self::new(options, self.cancel, false)
         }
     }
@@ -182,6 +185,7 @@ impl Copier {
         let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
         let made_links = MadeLinks::new(options.existing.keep_directory_symlink);
         Self {
+            is_rest: false,
             made_links,
             room: (options.on_full == OnFull::Pause).then(|| Room::new(cancel.clone())),
             options,
@@ -279,6 +283,7 @@ impl Tool for Copier {
             return if self.options.recursive { Plan::Enter } else { Plan::Handle };
         }
         let copy = EntryCopy::new(self, cx, entry);
+        temporary::note_copied(self, copy.target_name());
         match journaled::look(copy) {
             Look::Done => return Plan::Skip,
             Look::OneOfSeveralNames => {}

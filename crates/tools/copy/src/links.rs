@@ -13,6 +13,7 @@ use super::journaled;
 use super::options::Preserve;
 use super::place::{self, ClearedPlace, Foreseen, Left, TargetPlace};
 use super::temporary;
+use super::waiting;
 use super::{Copier, CopyKind};
 
 /// Temporary names tried. None is in use, unless an earlier process left it.
@@ -190,7 +191,7 @@ pub(super) fn abandon(copy: EntryCopy<'_>, file: Option<Identity>) {
 /// Links an entry's name to the copy of its file. Returns false if that copy is gone; reports
 /// all other failures.
 fn is_linked(copy: EntryCopy<'_>, first: &LinkedName) -> bool {
-    match try_link(copy, first) {
+    match try_link(EntryCopy { is_further_name: true, ..copy }, first) {
         Ok(Linking::Done) => {
             copy.count(EntryOutcome::HardLink);
             first.source.iter().for_each(|source| journaled::record(copy, source));
@@ -208,6 +209,7 @@ fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Prob
     let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
     let source = copy.stat_source().map_err(cannot_stat)?;
     let there = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name())).ok();
+    let there = there.filter(|there| !waiting::has_made_way(copy, there));
     if there.is_some_and(|there| first.file.is(&there)) {
         return Ok(Linking::Kept);
     }

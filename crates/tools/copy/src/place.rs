@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{EntryOutcome, FlowKind, OutputLine, Problem, path_below};
+use haul_flow::{EntryOutcome, FlowKind, Original, OutputLine, Problem, path_below};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_followed, stat_path};
 
@@ -18,6 +18,7 @@ use super::existing::{Decision, Details, ReplaceRefusal, Skip, TargetCase, decid
 use super::journaled;
 use super::mend;
 use super::options::{Atomic, Preserve, Update, UpdateRule};
+use super::waiting::{has_made_way, in_the_way};
 
 /// State of a target's place once it has been prepared.
 pub(super) enum TargetPlace {
@@ -243,7 +244,10 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
             Foreseen::Stays(there)
         }
         Decision::Remove => Foreseen::Removed,
-        Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => Foreseen::Made,
+        Decision::RemoveDirectory if has_made_way(copy, &there) => Foreseen::Made,
+        Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => {
+            return Err(in_the_way(copy));
+        }
         Decision::RemoveDirectory if mend::is_empty(copy, &directory) => Foreseen::Removed,
         Decision::RemoveDirectory => return Err(refused(copy, ReplaceRefusal::OtherOntoDirectory)),
         Decision::BackUp => Foreseen::BackedUp(there, backup_name(&directory, name, &copy.options.existing)),
@@ -292,10 +296,7 @@ pub(super) fn clear(
             make_room(copy, directory, source)?;
             Ok(TargetPlace::Free(freed(None)))
         }
-        Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => {
-            let problem = Problem::new(CopyKind::InTheWay).naming(copy.target_path());
-            Err(problem.naming(copy.entry.path()).as_warning())
-        }
+        Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => Err(in_the_way(copy)),
         Decision::RemoveDirectory => {
             match copy.with_room(|| remove_directory(directory, name)) {
                 Ok(()) => copy.print_removed(),
@@ -327,8 +328,8 @@ pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
     let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
     let own = &copy.entry.node.own;
     let path = own.held.path();
-    let below = path_below(&path, &own.operand.target);
-    copy.with_room(|| backup.keep(directory, copy.target_name(), below))
+    let original = Original { directory, below: path_below(&path, &own.operand.target) };
+    copy.with_room(|| backup.keep(copy.cx.cache(), original, copy.target_name()))
         .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
 }
 
@@ -422,16 +423,17 @@ pub(super) fn report_put_back(copy: EntryCopy<'_>, backup: &CStr) {
 
 /// Counts a skipped entry, and reports it if requested.
 fn report_skip(copy: EntryCopy<'_>, skip: Skip) {
-    if skip == Skip::Unchanged {
-        return copy.count(EntryOutcome::Unchanged);
+    let outcome = if skip == Skip::Unchanged { EntryOutcome::Unchanged } else { EntryOutcome::Skipped };
+    // One that becomes another name of the copy is counted as that.
+    if !(copy.is_further_name && Left::after(copy, skip) == Left::AsCopy) {
+        copy.count(outcome);
     }
-    copy.count(EntryOutcome::Skipped);
     if skip == Skip::Declined {
         copy.copier.declined.store(true, Ordering::Relaxed);
     }
     if skip == Skip::NotReplacing {
         copy.cx.problem(Problem::new(CopyKind::NotReplacing).naming(copy.target_path()));
-    } else if copy.options.debug {
+    } else if copy.options.debug && skip != Skip::Unchanged {
         copy.cx.report().line(OutputLine::new(CopyKind::Skipped, vec![copy.target_path()]));
     }
 }

@@ -153,7 +153,7 @@ fn copy_groups(
         }
         targets.iter().for_each(|held| durable::note_directory(copier, cache, held));
         status = status.max(session.run(executor, copier, targets.clone(), operands));
-        let swept = targets.iter().flat_map(|held| temporary::sweep(copier, cache, held)).collect();
+        let swept = targets.iter().flat_map(|held| temporary::sweep(copier, cache, held, None)).collect();
         status = status.max(report_all(swept, report));
         target_places.extend(targets);
     }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{DirCache, DirHandle, Problem, lock};
-use haul_sys::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
+use haul_sys::{Errno, Error, TEMPORARY_PREFIX, is_left_behind, run_of, stat_at};
+use haul_sys::{temporary_name, temporary_name_of_run};
 
 use super::options::{Atomic, TemporaryNames};
 use super::{Copier, CopyKind};
@@ -23,6 +24,13 @@ pub(super) fn new_name(copier: &Copier) -> CString {
     match copier.temporary_names.get() {
         Some(run) => temporary_name_of_run(run.number.wrapping_add(run.epoch.into())),
         None => temporary_name(),
+    }
+}
+
+/// Keeps an entry's copy from being removed as a leftover.
+pub(super) fn note_copied(copier: &Copier, name: &CStr) {
+    if name.to_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()) {
+        lock(&copier.kept_names).insert(name.to_owned());
     }
 }
 
@@ -50,7 +58,16 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
 /// that used it and any run on this host. Nothing of it is in use: the journal's lock, or the name,
 /// proves that those runs ended, and this one has completed the directory's entries. If the job is
 /// lost everything is kept, so a later run can continue with it.
-pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) -> Vec<Problem> {
+///
+/// A name that `source` has, or that this process copies from another place, isn't removed: it may
+/// be all there is of a file. Only the process that walks removes anything, and `source` tells it
+/// what ranks copy.
+pub(super) fn sweep(
+    copier: &Copier,
+    cache: &DirCache,
+    held: &Arc<DirHandle>,
+    source: Option<&Arc<DirHandle>>,
+) -> Vec<Problem> {
     let run = copier.temporary_names.get().filter(|run| run.epoch > 1);
     let is_wanted = run.is_some() || copier.options.atomic == Atomic::Always;
     if !is_wanted {
@@ -61,10 +78,13 @@ pub(super) fn sweep(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) ->
     }
     let warning = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
     let kept = lock(&copier.kept_names).clone();
+    let is_in_source = |name: &CStr| {
+        let look = |source| stat_at(&*cache.open(source)?, name);
+        source.is_some_and(|source| !look(source).is_err_and(|cause: Error| cause.is(Errno::NOENT)))
+    };
     let is_leftover = |name: &CStr| {
-        let is_incomplete = run.is_some_and(|run| is_temporary_name(name, *run)) && !kept.contains(name);
-        let is_earlier = run.is_some_and(|run| is_earlier_name(name, *run));
-        is_incomplete || is_earlier || is_left_behind(name)
+        let is_of_run = |run: &TemporaryNames| is_temporary_name(name, *run) || is_earlier_name(name, *run);
+        (run.is_some_and(is_of_run) || is_left_behind(name)) && !kept.contains(name) && !is_in_source(name)
     };
     let swept = cache.open(held).and_then(|directory| haul_flow::sweep(&directory, is_leftover));
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(warning).collect()

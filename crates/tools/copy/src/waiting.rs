@@ -7,8 +7,21 @@ use haul_flow::{
     Contents, EntryOutcome, EntryReport, NameList, OutputLine, Problem, Reporter, RunInfo, Severity,
     SlowRank, Standard, Status, Tally, lock, path_below,
 };
+use haul_sys::{FileType, Stat};
 
 use super::CopyKind;
+use super::entry_copy::EntryCopy;
+
+/// True for a directory that a dry run has found in the way of a file and would have deleted.
+pub(super) fn has_made_way(copy: EntryCopy<'_>, there: &Stat) -> bool {
+    copy.options.dry_run && copy.copier.is_rest && there.kind == FileType::Directory
+}
+
+/// Returns the problem of an entry that waits for a directory to be deleted.
+pub(super) fn in_the_way(copy: EntryCopy<'_>) -> Problem {
+    let problem = Problem::new(CopyKind::InTheWay).naming(copy.target_path());
+    problem.naming(copy.entry.path()).as_warning()
+}
 
 /// Forwards the reports of a copy that is split by a deletion. Problems of the kind `InTheWay` are
 /// held back: their entries are copied in the second part.

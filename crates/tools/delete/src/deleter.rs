@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     BackupDirectory, CancelToken, Context, DirHandle, DirNode, Enter, Entry, EntryFailure, EntryOutcome,
-    EntryReport, Handled, OpenDir, OpenSource, OutputLine, Plan, Policy, Problem, Reported, Scope, Selector,
-    Start, Tool, lock, path_below,
+    EntryReport, Handled, OpenDir, OpenSource, Original, OutputLine, Plan, Policy, Problem, Reported, Scope,
+    Selector, Start, Tool, lock, path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Stat, Times, change_mode, change_times,
@@ -210,7 +210,7 @@ impl Deleter {
                 _ => return Ok(()),
             }
         }
-        match self.remove_or_keep(entry, &directory) {
+        match self.remove_or_keep(cx, entry, &directory) {
             Ok(()) => self.report_deleted(cx, DeleteKind::Removed, entry.path()),
             Err(cause) if cause.is(Errno::NOENT) && is_gone(&directory, entry.name()) => {}
             Err(cause) => return Err(failed(cause)),
@@ -218,14 +218,19 @@ impl Deleter {
         Ok(())
     }
 
-    fn remove_or_keep(&self, entry: &Entry<Self>, directory: &Fd) -> Result<(), Error> {
+    fn remove_or_keep(
+        &self,
+        cx: &Context<'_, Self>,
+        entry: &Entry<Self>,
+        directory: &Fd,
+    ) -> Result<(), Error> {
         match &self.backup_directory {
             _ if self.options.dry_run => Ok(()),
             None => self.with_permission(directory, || remove(directory, entry.name())),
             Some(backup) => {
                 let path = entry.node.source.path();
-                let below = path_below(&path, &self.target);
-                self.with_permission(directory, || backup.take(directory, entry.name(), below))
+                let original = Original { directory, below: path_below(&path, &self.target) };
+                self.with_permission(directory, || backup.take(cx.cache(), original, entry.name()))
             }
         }
     }
