@@ -130,10 +130,10 @@ fn only_the_first_of_several_ranks_reads_a_list_from_a_stream() {
             let shown = shell(&sandbox, &format!("{shown}; rm -rf n"), &[]);
             (outcome.printed(), shown.printed())
         };
-        let alone = results(TestRun::new(&program!().path()));
+        let alone = results(TestRun::new(program!().path()));
         assert!(!alone.0.is_empty() || !alone.1.is_empty(), "{words}");
         for mpi in &installed {
-            assert_eq!(results(mpi.job(2, &program!().path())), alone, "{words}: {}", mpi.kind().name());
+            assert_eq!(results(mpi.job(2, program!().path())), alone, "{words}: {}", mpi.kind().name());
         }
     }
 }

@@ -16,8 +16,8 @@ pub(super) struct Pbs;
 
 impl BatchQueue for Pbs {
     fn directives(&self, order: &BatchOrder) -> String {
-        // `-S`: PBS ignores `#!`, and would run the script in the user's login shell; `-V`: with this
-        // environment; `-r y`: may start again after losing a host; `-j oe`: one log for both
+        // `-S`: PBS ignores `#!`, and would run the script in the user's login shell; `-V`: with
+        // this environment; `-r y`: may start again after losing a host; `-j oe`: one log for both
         // streams.
         let mut lines = "#PBS -N haul\n#PBS -S /bin/sh\n#PBS -V\n#PBS -r y\n#PBS -j oe\n".to_owned();
         lines += &format!("#PBS -l select={}:ncpus=1:mpiprocs=1\n", order.clients);
