@@ -8,7 +8,7 @@ use std::os::raw::c_void;
 use rustix::io::Errno;
 
 use crate::operation::Operation;
-use crate::transfer::Part;
+use crate::transfer::TransferPart;
 
 pub(super) const LIST_MAX: usize = 1;
 
