@@ -28,7 +28,7 @@ impl PosixControlBlock {
     /// No requirements.
     pub(super) unsafe fn prepare(
         &self,
-        _: Part<'_>,
+        _: TransferPart<'_>,
         _: usize,
         _: extern "C" fn(libc::sigval),
         _: *mut c_void,
