@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_testkit::mpi::Mpi;
+use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::run::TestRun;
 use haul_testkit::{RunOutcome, Sandbox, program, require, skip};
 
@@ -132,7 +132,8 @@ fn only_the_first_of_several_ranks_reads_a_list_from_a_stream() {
         };
         let alone = results(TestRun::new(program!().path()));
         assert!(!alone.0.is_empty() || !alone.1.is_empty(), "{words}");
-        for mpi in &installed {
+        // The launcher of Open MPI 5 doesn't pass on the end of its input: even `cat` hangs.
+        for mpi in installed.iter().filter(|mpi| mpi.kind() != MpiKind::OpenMpi5) {
             assert_eq!(results(mpi.job(2, program!().path())), alone, "{words}: {}", mpi.kind().name());
         }
     }

@@ -48,10 +48,11 @@ mod resumed;
 
 /// Content of a copy's init message.
 #[derive(Serialize, Deserialize)]
-struct Brief {
+struct CopyInit {
     options: CopyOptions,
     temporary_names: TemporaryNames,
     listed_hash: Option<Algorithm>,
+    is_rest: bool,
 }
 
 /// A target directory as sent to another process.
@@ -170,13 +171,13 @@ impl Distributed for Copier {
                 .unwrap_or_else(|| TemporaryNames { number: rand::random(), epoch: 1 })
         };
         let temporary_names = *self.temporary_names.get_or_init(names);
-        let (options, listed_hash) = (self.options.clone(), self.listed_hash);
-        let init_message = Brief { options, temporary_names, listed_hash };
+        let (options, listed_hash, is_rest) = (self.options.clone(), self.listed_hash, self.is_rest);
+        let init_message = CopyInit { options, temporary_names, listed_hash, is_rest };
         postcard::to_allocvec(&init_message).unwrap_or_default()
     }
 
     fn from_init(init_message: &[u8]) -> Option<Self> {
-        let Brief { options, temporary_names, listed_hash }: Brief =
+        let CopyInit { options, temporary_names, listed_hash, is_rest } =
             postcard::from_bytes(init_message).ok()?;
         if let (Label::Given(context), false) = (&options.label, options.dry_run) {
             haul_sys::set_creation_label(context).ok()?;
@@ -187,6 +188,7 @@ impl Distributed for Copier {
             temporary_names,
             contexts,
             listed_hash,
+            is_rest,
             ..Self::new(options, CancelToken::default(), false)
         })
     }
