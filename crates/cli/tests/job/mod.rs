@@ -95,7 +95,7 @@ impl Half {
 /// key and a stamp (8 bytes each).
 fn recorded_in(journal: &[u8]) -> usize {
     const DONE: u8 = 3;
-    let mut journal = journal.strip_prefix(b"haul journal 3\n").unwrap();
+    let mut journal = journal.strip_prefix(b"haul journal 4\n").unwrap();
     let mut recorded = 0;
     while let Some((head, rest)) = journal.split_at_checked(6) {
         let length = usize::from(u16::from_le_bytes([head[0], head[1]]));
