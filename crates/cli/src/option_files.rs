@@ -29,7 +29,7 @@ impl OptionFiles {
         if self == Self::StreamsLeftToFirstRank && is_stream() {
             return Ok(Vec::new());
         }
-        if path != "-" {
+        if path.as_os_str() != "-" {
             return std::fs::read(path);
         }
         haul_sys::standard_input().and_then(Fd::close).map_err(|cause| io::Error::from(cause.errno()))?;

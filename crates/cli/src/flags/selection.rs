@@ -130,7 +130,7 @@ impl SharedArguments {
     /// Notes that a file will be read, which may be standard input, but only once.
     fn note_input(&mut self, path: &Path) -> Result<(), FlagError> {
         self.run.needs_descriptors |= is_descriptor(path);
-        if path == "-" && std::mem::replace(&mut self.run.reads_input, true) {
+        if path.as_os_str() == "-" && std::mem::replace(&mut self.run.reads_input, true) {
             return Err(FlagError::Sentence("standard input can be read only once".to_owned()));
         }
         Ok(())
