@@ -12,6 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{error, fmt, io};
 
+use haul_flow::Problem;
+
+use crate::kind::ClusterKind;
 use crate::launch::Loss;
 use crate::launch::command::LaunchRefusal;
 
@@ -74,6 +77,14 @@ impl JobError {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         !matches!(self, Self::Unfit { .. })
+    }
+
+    /// Returns the problem that reports this to the user.
+    pub(crate) fn into_problem(self) -> Problem {
+        match self {
+            Self::Unfit { host, why } => Problem::new(ClusterKind::Unfit).naming(host).naming(why),
+            other => Problem::new(ClusterKind::CannotRun).naming(other.to_string()),
+        }
     }
 }
 

@@ -104,14 +104,6 @@ pub struct ProcessGroup {
     tokens: Arc<LiveTokens>,
 }
 
-/// Returns the problem that reports an error to the user.
-fn problem_of(error: JobError) -> Problem {
-    match error {
-        JobError::Unfit { host, why } => Problem::new(ClusterKind::Unfit).naming(host).naming(why),
-        other => Problem::new(ClusterKind::CannotRun).naming(other.to_string()),
-    }
-}
-
 impl ProcessGroup {
     /// Creates a process group whose processes are started when needed.
     #[must_use]
@@ -227,7 +219,7 @@ impl ProcessGroup {
     fn give_up(&self, error: JobError) -> Problem {
         // Only this thread sets it.
         self.lost.set(JobError::NeverStarted).unwrap_or_default();
-        problem_of(error)
+        error.into_problem()
     }
 
     /// Has the ranks run another tool. When they are ready, everything they had to report about the
@@ -338,7 +330,7 @@ impl ProcessGroup {
                 Some(Arrival::Message(ToLaunch::Unfit { reasons })) => {
                     let mut unfit = reasons.into_iter().map(|(host, why)| JobError::Unfit { host, why });
                     let last = unfit.next_back().unwrap_or(JobError::Ended);
-                    unfit.for_each(|error| report.problem(problem_of(error)));
+                    unfit.for_each(|error| report.problem(error.into_problem()));
                     return Err(last);
                 }
                 Some(Arrival::Message(ToLaunch::Lost { why })) => return Err(JobError::Lost(why)),
@@ -491,7 +483,7 @@ impl ProcessGroup {
                 }
                 // The cause may persist, but be gone soon.
                 Err(error) if error.may_pass() && number < ATTEMPTS => {
-                    spec.run.report.problem(problem_of(error.clone()).as_warning());
+                    spec.run.report.problem(error.clone().into_problem().as_warning());
                     if let JobError::Died(missed) = error
                         && missed.host.is_some()
                     {
@@ -507,7 +499,7 @@ impl ProcessGroup {
                     }
                 }
                 Err(error) => {
-                    spec.run.report.problem(problem_of(error));
+                    spec.run.report.problem(error.into_problem());
                     break;
                 }
             }
