@@ -102,7 +102,7 @@ def copytree(
     ignores_dangling = ignore_dangling_symlinks and not symlinks
     failed: list[_Triple] = []
     if ignore is not None or _is_inside(target, source):
-        listing = _Listing(bool(symlinks), ignore, _haul.ExclusionRules(_encoded(rules)), ignores_dangling)
+        listing = _Listing(bool(symlinks), ignore, _haul.Rules(_encoded(rules)), ignores_dangling)
         names = listing.names_below(source, target)
         failed = listing.failed
     os.makedirs(target, exist_ok=dirs_exist_ok)
@@ -134,7 +134,7 @@ def check_options(
     rules = list(exclude)
     if not all(isinstance(rule, str) for rule in rules):
         raise TypeError("the rules of exclude must be strings")
-    _haul.ExclusionRules(_encoded(rules))  # Raises for the first that is invalid.
+    _haul.Rules(_encoded(rules))  # Raises for the first that is invalid.
     if jobs is not None and not isinstance(jobs, int):
         raise TypeError(f"jobs must be an integer, not {jobs!r}")
     if jobs is not None and not 1 <= jobs <= _JOBS_MAX:
@@ -178,7 +178,7 @@ class _Listing:
     """
 
     def __init__(
-        self, symlinks: bool, ignore: Optional[_Ignore], rules: "_haul.ExclusionRules", ignores_dangling: bool
+        self, symlinks: bool, ignore: Optional[_Ignore], rules: "_haul.Rules", ignores_dangling: bool
     ) -> None:
         self.symlinks = symlinks
         self.ignore = ignore

@@ -83,7 +83,7 @@ fn problems_of(error: Error) -> PyResult<Vec<ProblemTuple>> {
 }
 
 /// Rules by which names are left out.
-#[pyclass(frozen)]
+#[pyclass(frozen, name = "Rules")]
 struct ExclusionRules(Selector);
 
 #[pymethods]
