@@ -341,6 +341,10 @@ pub(super) fn make_whole(
     name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    // Before anything is made that would have to be removed again.
+    if stat_at(directory, name).is_ok() {
+        return Err(dry_run::error(Errno::EXIST));
+    }
     make_and_rename(copier, directory, make, |passing| rename_to_new(directory, passing, name))
 }
 
@@ -361,8 +365,10 @@ fn make_and_rename(
     };
     let outcome = rename(&passing);
     // Needed even after success: rename(2) does nothing if both names are the same file.
-    match remove(directory, &passing) {
-        Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
-        _ => outcome,
+    match (remove(directory, &passing), outcome) {
+        (Err(cause), Ok(())) if !cause.is(Errno::NOENT) => Err(cause),
+        // Otherwise the caller would try again, and nobody would hear of the name that stays.
+        (Err(cause), Err(first)) if !cause.is(Errno::NOENT) && first.is(Errno::EXIST) => Err(cause),
+        (_, outcome) => outcome,
     }
 }

@@ -206,7 +206,9 @@ pub(super) fn report_uncopied(
 ) -> bool {
     // `user.*` requires write permission, which a user may lack on a copy of their own, and read
     // permission, which a directory may lack that is copied without its entries.
-    let may_not = cause.is(Errno::ACCESS) && cause.operation() != Operation::Flistxattr;
+    let may_not = cause.is(Errno::ACCESS)
+        && cause.operation() != Operation::Flistxattr
+        && !copier.capabilities.write_all();
     let is_unsupported = matches!(cause.errno(), Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS);
     let cannot_hold = cause.operation() == Operation::Fsetxattr
         && matches!(cause.errno(), Errno::NOSPC | Errno::DQUOT | Errno::INVAL | Errno::RANGE | Errno::TOOBIG)
