@@ -360,7 +360,13 @@ fn make_and_rename(
         match make(&passing) {
             Ok(()) => break passing,
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
-            Err(cause) => return Err(cause),
+            Err(cause) => {
+                // It may exist without its attributes. Whoever replaced it keeps theirs.
+                if !cause.is(Errno::EXIST) && !cause.is(Errno::STALE) {
+                    remove(directory, &passing).unwrap_or_default();
+                }
+                return Err(cause);
+            }
         }
     };
     let outcome = rename(&passing);
