@@ -34,7 +34,7 @@ impl LiveTokens {
 
     /// Removes them. Returns those that can't be removed, and why.
     pub(crate) fn remove_all(&self) -> Vec<(Vec<u8>, Error)> {
-        // Locked all the while: whoever ends the program next waits until they are gone.
+        // Held throughout: a thread that is about to end the program waits for the removals.
         let mut live = lock(&self.0);
         let remove = |LiveToken { directory, name, path }| {
             haul_sys::remove(&*directory, &name).err().map(|cause| (path, cause))

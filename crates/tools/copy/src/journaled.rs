@@ -305,7 +305,7 @@ fn look_at_made_link(copy: EntryCopy<'_>) -> Look {
     Look::Done
 }
 
-/// Flushes what was recorded.
+/// Flushes the journal.
 pub(super) fn flush(copier: &Copier) -> Option<Problem> {
     copier.journal.as_ref()?.journal.flush();
     failure(copier)

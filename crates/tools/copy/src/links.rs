@@ -361,7 +361,7 @@ fn make_and_rename(
             Ok(()) => break passing,
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
             Err(cause) => {
-                // It may exist without its attributes. Whoever replaced it keeps theirs.
+                // It may exist without its attributes. An entry that replaced it isn't removed.
                 if !cause.is(Errno::EXIST) && !cause.is(Errno::STALE) {
                     remove(directory, &passing).unwrap_or_default();
                 }
@@ -373,7 +373,7 @@ fn make_and_rename(
     // Needed even after success: rename(2) does nothing if both names are the same file.
     match (remove(directory, &passing), outcome) {
         (Err(cause), Ok(())) if !cause.is(Errno::NOENT) => Err(cause),
-        // Otherwise the caller would try again, and nobody would hear of the name that stays.
+        // Otherwise the caller would retry, and the remaining name would go unreported.
         (Err(cause), Err(first)) if !cause.is(Errno::NOENT) && first.is(Errno::EXIST) => Err(cause),
         (_, outcome) => outcome,
     }

@@ -292,7 +292,7 @@ fn make_in_place(
         TargetPlace::Free(ClearedPlace { backup, before }) => {
             copy.print_copied_onto(before.as_ref(), backup.as_deref());
             make_new(copy, directory, make).map(|()| None).map_err(|cause| {
-                // Otherwise another entry has the name now, and the backup would replace it.
+                // With ESTALE another entry has the name now, which the backup must not replace.
                 if !cause.is(Errno::STALE) {
                     place::put_back(copy, backup.as_deref());
                 }

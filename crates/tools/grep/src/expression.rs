@@ -179,7 +179,7 @@ impl Expression {
 /// Parses the patterns.
 ///
 /// # Errors
-/// With what is wrong with each of them.
+/// All invalid patterns, each with its error.
 fn trees(query: &Query, warnings: &mut Vec<PatternWarning>) -> Result<Vec<PatternNode>, PatternError> {
     let (mut nodes, mut invalid) = (Vec::new(), Vec::new());
     for (index, text) in query.patterns.iter().enumerate() {

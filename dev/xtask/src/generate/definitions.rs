@@ -146,10 +146,10 @@ impl CommandDefinition {
     }
 }
 
-/// Checks that somebody has decided which names complete each argument.
+/// Checks that the table says what completes each argument.
 ///
 /// # Errors
-/// The first of which nobody has.
+/// The first argument that isn't in the table.
 pub(super) fn check_names(commands: &[CommandDefinition]) -> Result<(), StepFailure> {
     for CommandPath { path, command } in places(commands) {
         let mut arguments = command.flags.iter().filter_map(|flag| flag.argument.as_ref());

@@ -92,7 +92,7 @@ impl Member {
                 wrong.push(problem.naming(value.to_string()).naming(field));
                 NOBODY
             });
-            // What is wrong with a number that a name takes the place of is never told.
+            // The name takes precedence: errors in an unused number aren't reported.
             if !wrong.is_empty() && is_used() {
                 problems.append(&mut wrong);
             }
