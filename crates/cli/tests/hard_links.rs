@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
+use haul_testkit::aliases;
 use haul_testkit::duel::{Complaint, Duel};
 use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, IndexedRandom, Random, Rng, seeded};
@@ -188,5 +189,26 @@ fn links_in_source_and_target_lead_to_what_gnu_cp_makes_of_them() {
         let is_known = |complaint: &Complaint| fails && *complaint == Complaint::Tree;
         let all_known = verdict.complaints.iter().all(|(complaint, _)| is_known(complaint));
         assert!(all_known, "case {case} {line:?}\n{}", verdict.report());
+    }
+}
+
+#[test]
+fn targets_that_are_one_file_get_the_content_of_one_source() {
+    const OPTIONS: [&[&str]; 5] = [
+        // All files are in flight at the same time.
+        &["-r", "-j1", "--engine=io-uring", "--direct"],
+        &["-r", "-j4", "--engine=io-uring", "--direct", "--block-size=64K"],
+        &["-r", "-j8"],
+        &["-r", "-j8", "--engine=sync", "--reflink=never"],
+        &["-rL", "--preserve=all", "-j8", "--direct"],
+    ];
+    let ours = program!();
+    let sandbox = Sandbox::on_disk().unwrap();
+    for options in OPTIONS {
+        aliases::build(sandbox.path()).unwrap();
+        let run = ours.run().args(options).args(["s", "t"]).in_folder(sandbox.path()).within(BOUND);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        assert_eq!(aliases::mixed(sandbox.path()).unwrap(), [""; 0], "{options:?}");
     }
 }

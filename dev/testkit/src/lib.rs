@@ -34,6 +34,7 @@
 
 #![allow(clippy::missing_errors_doc, reason = "an error says which call failed, and every test ends there")]
 
+pub mod aliases;
 pub mod ceph;
 pub mod change;
 pub mod cold;

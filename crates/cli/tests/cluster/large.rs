@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use haul_testkit::aliases;
 use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::spec::{self, EntrySpec, PieceSpec, Spec};
 use haul_testkit::standin::{self, Standin};
@@ -240,5 +241,21 @@ fn a_large_file_without_room_is_reported_once() {
         let left: Vec<_> =
             fs::read_dir(full.join("to")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["empty"], "{options}");
+    }
+}
+
+#[test]
+fn targets_that_are_one_file_get_the_content_of_one_source() {
+    let kind = MpiKind::OpenMpi4;
+    require!(needs::root(), kind.needed(), program!().needs_haul());
+    let mpi = Mpi::find(kind).unwrap();
+    let sandbox = Sandbox::on_disk().unwrap();
+    for options in [&[][..], &["--walk=ranks"], &[RANGE], &["--direct", "-j4"], &["--preserve=all"]] {
+        aliases::build(sandbox.path()).unwrap();
+        let copy = script(&sandbox, &mpi, Way::Clients(3), options);
+        let run = copy.run().args(["-r", "s", "t"]).in_folder(sandbox.path()).within(LIMIT);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
+        assert_eq!(aliases::mixed(sandbox.path()).unwrap(), [""; 0], "{options:?}");
     }
 }

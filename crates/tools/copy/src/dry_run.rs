@@ -162,7 +162,9 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     }
     let made = foresee(copy, &source).inspect_err(|_| links::abandon(copy, link))?;
     match (made, link) {
-        (CreateResult::Left(Left::AsItIs) | CreateResult::Broken, link) => links::abandon(copy, link),
+        (CreateResult::Left(Left::AsItIs) | CreateResult::Broken | CreateResult::Waits, link) => {
+            links::abandon(copy, link)
+        }
         (_, None) => {}
         (CreateResult::Left(Left::AsCopy), Some(file)) => links::complete(copy, file, None, None),
         (CreateResult::Whole, Some(file)) => links::complete(copy, file, Some(MadeFile::foreseen()), None),

@@ -40,6 +40,7 @@ mod operands;
 mod options;
 mod ordered_hash;
 mod other;
+mod overwritten;
 mod parents;
 mod partial;
 mod place;
@@ -91,6 +92,7 @@ use layouts::Layouts;
 use links::LinkedName;
 use named::NamedCopies;
 use open_target::CopiedFile;
+use overwritten::OverwrittenFiles;
 use partial::KeptNames;
 use staged::UnnamedFiles;
 use target::{MadeLinks, MadeTargets, TargetDirectory, Tops, target_path};
@@ -120,6 +122,8 @@ pub struct Copier {
     umask: Mode,
     offload_bytes: u64,
     links: LinkTable<Entry<Copier>, LinkedName>,
+    /// Existing targets being overwritten.
+    overwritten: OverwrittenFiles,
     made_targets: MadeTargets,
     /// Directories copied because an operand named them.
     named: NamedCopies,
@@ -195,6 +199,7 @@ impl Copier {
             umask: haul_sys::umask(),
             offload_bytes: OFFLOAD_BYTES,
             links: LinkTable::new(),
+            overwritten: OverwrittenFiles::default(),
             made_targets: MadeTargets::new(several_groups),
             named: NamedCopies::new(several_groups),
             tops: Tops::default(),

@@ -23,6 +23,8 @@ use super::verify::Verification;
 pub struct CopiedFile {
     /// The target before it was overwritten.
     pub(super) before: Option<Stat>,
+    /// Claimed identity of the target ([`overwritten`](super::overwritten)).
+    pub(super) claimed: Option<Identity>,
     /// Name of the backup, if one was made.
     pub(super) backup: Option<CString>,
     /// Identity of the source, if other names wait for it.
@@ -64,6 +66,7 @@ impl CopiedFile {
     pub(super) fn of_member(copier: &Copier) -> Self {
         Self {
             before: None,
+            claimed: None,
             backup: None,
             link: None,
             made: None,
@@ -89,6 +92,8 @@ pub(super) struct OpenTarget {
     pub(super) file: Fd,
     /// The target before it was opened; `None` if it is new.
     pub(super) before: Option<Stat>,
+    /// Its claimed identity ([`overwritten`](super::overwritten)).
+    pub(super) claimed: Option<Identity>,
     /// Name of the backup, if one was made.
     pub(super) backup: Option<CString>,
     /// The mode it was created with, if its name was free.
@@ -101,7 +106,15 @@ pub(super) struct OpenTarget {
 
 impl OpenTarget {
     pub(super) fn new(file: Fd) -> Self {
-        Self { file, before: None, backup: None, creation_mode: None, staged: None, partial: None }
+        Self {
+            file,
+            before: None,
+            claimed: None,
+            backup: None,
+            creation_mode: None,
+            staged: None,
+            partial: None,
+        }
     }
 }
 
@@ -112,4 +125,6 @@ pub(super) enum PreparedTarget {
     Open(OpenTarget),
     /// The existing file stays; this was reported.
     Left(Left),
+    /// Another copy is writing to it. The entry is retried after that.
+    Waits,
 }

@@ -19,6 +19,7 @@ use super::links::{self, MadeFile, NameClaim, replace};
 use super::mend;
 use super::open_target::PreparedTarget;
 use super::options::{Atomic, Make, Preserve};
+use super::overwritten;
 use super::place::{self, ClearedPlace, CreateResult, Left, TargetPlace};
 use super::regular;
 use super::source_xattrs;
@@ -95,6 +96,10 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
             }
         }
         Ok(CreateResult::Left(Left::AsItIs) | CreateResult::Broken) => links::abandon(copy, link),
+        Ok(CreateResult::Waits) => {
+            links::abandon(copy, link);
+            return Ok(Handled::Deferred);
+        }
         Err(problem) => {
             links::abandon(copy, link);
             return Err(problem);
@@ -176,9 +181,13 @@ fn copy_content(copy: EntryCopy<'_>, directory: &Fd, stat: &Stat) -> Result<Crea
     let made =
         match regular::open_target(copy, Original::of(stat), creation_mode::private(copy.copier, stat))? {
             PreparedTarget::Open(target) => {
-                CreateResult::whole_if(stream::fill(copy, (&source, stat), target))
+                let claimed = target.claimed;
+                let is_whole = stream::fill(copy, (&source, stat), target);
+                overwritten::release(copy, claimed);
+                CreateResult::whole_if(is_whole)
             }
             PreparedTarget::Left(left) => CreateResult::Left(left),
+            PreparedTarget::Waits => CreateResult::Waits,
         };
     match source.close() {
         Ok(()) => Ok(made),

@@ -72,6 +72,8 @@ pub(super) enum CreateResult {
     Broken,
     /// The existing file stays, and that was reported.
     Left(Left),
+    /// Another copy is writing to the existing file. The entry is retried after that.
+    Waits,
 }
 
 impl CreateResult {

@@ -24,6 +24,7 @@ use super::links::{self, MadeFile, NameClaim};
 use super::mend;
 use super::open_target::{CopiedFile, OpenTarget, PreparedTarget};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
+use super::overwritten::{self, OverwriteClaim};
 use super::partial;
 use super::place::{self, ClearedPlace, Left, TargetPlace};
 use super::source_xattrs;
@@ -66,7 +67,18 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
         Err(problem) => Err(problem),
     };
     let begun = match opening {
-        Ok(PreparedTarget::Open(target)) => fill(copy, opened, target, link),
+        Ok(PreparedTarget::Open(target)) => {
+            let claimed = target.claimed;
+            let begun = fill(copy, opened, target, link);
+            if begun.is_none() {
+                overwritten::release(copy, claimed);
+            }
+            begun
+        }
+        Ok(PreparedTarget::Waits) => {
+            links::abandon(copy, link);
+            return Start::Deferred;
+        }
         Ok(PreparedTarget::Left(left)) => {
             #[cfg(feature = "distributed")]
             if copy.entry.node.owner.is_some() {
@@ -110,7 +122,7 @@ fn fill(
         stream::fill(copy, (source, stat), target);
         return None;
     }
-    let OpenTarget { file, before, backup, creation_mode, staged, partial } = target;
+    let OpenTarget { file, before, claimed, backup, creation_mode, staged, partial } = target;
     let reflinked = match share_blocks(copy, source, stat, &file) {
         Ok(shared) => shared,
         Err(cause) => {
@@ -140,6 +152,7 @@ fn fill(
     let part = partial.as_ref().map(|partial| partial.begin(stat.size, verification.as_ref()));
     let own = CopiedFile {
         before,
+        claimed,
         backup,
         link,
         made,
@@ -241,8 +254,14 @@ fn open_in_place(
     match place::clear(copy, directory, &mut turn, source.stat)? {
         TargetPlace::Left(left) => Ok(PreparedTarget::Left(left)),
         TargetPlace::Taken(there) => {
+            let claimed = match overwritten::claim(copy, there.as_ref()) {
+                OverwriteClaim::First(claimed) => claimed,
+                OverwriteClaim::Waits => return Ok(PreparedTarget::Waits),
+            };
             copy.print_copied_onto(there.as_ref(), None);
-            open_existing(copy, source, directory, there).map(PreparedTarget::Open)
+            open_existing(copy, source, directory, there)
+                .map(|target| PreparedTarget::Open(OpenTarget { claimed, ..target }))
+                .inspect_err(|_| overwritten::release(copy, claimed))
         }
         TargetPlace::Replaced(there) => {
             copy.print_copied_onto(Some(&there), None);
@@ -538,6 +557,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
         }
         (link, _) => links::abandon(copy, link),
     }
+    overwritten::release(copy, own.claimed);
 }
 
 /// Removes a new file with partial content: under its own name it would pass for the whole.

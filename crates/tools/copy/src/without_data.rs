@@ -84,6 +84,7 @@ fn make_by_opening(
     let target = match regular::open_target(copy, Original::of(source), creation_mode)? {
         PreparedTarget::Open(target) => target,
         PreparedTarget::Left(left) => return Ok(CreateResult::Left(left)),
+        PreparedTarget::Waits => return Ok(CreateResult::Waits),
     };
     let OpenTarget { file, before, backup, creation_mode, .. } = target;
     let object = FileRef::Open(&file);

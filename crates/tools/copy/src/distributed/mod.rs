@@ -36,6 +36,7 @@ use super::entry_copy::EntryCopy;
 use super::links::{self, NameClaim};
 use super::open_target::CopiedFile;
 use super::options::{CopyOptions, Dereference, Label, TemporaryNames, Verify};
+use super::overwritten;
 use super::target::{
     CreationModes, MadeDirectory, OperandCopy, TargetDirectory, is_plain_name, target_name, target_path,
 };
@@ -399,9 +400,13 @@ impl Distributed for Copier {
             }
         };
         match links::claim(EntryCopy::new(self, cx, entry), &source) {
-            NameClaim::First(file) => {
+            NameClaim::First(file) if overwritten::claim_for_rank(EntryCopy::new(self, cx, entry)) => {
                 entry.seen = file;
                 true
+            }
+            NameClaim::First(file) => {
+                links::abandon(EntryCopy::new(self, cx, entry), file);
+                false
             }
             NameClaim::Waits => false,
             NameClaim::Over => {
@@ -417,5 +422,6 @@ impl Distributed for Copier {
             (Some(file), true) => links::complete(copy, file, None, None),
             (file, _) => links::abandon(copy, file),
         }
+        overwritten::release_for_rank(copy);
     }
 }
