@@ -187,14 +187,14 @@ fn no_temporary_name_stays_where_files_cannot_be_written() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root(), needs::landlock());
     let ours = ours.path().display();
-    for line in ["cp -r", "cp -a --atomic", "cp -r --resume", "cp --atomic --fsync -r", "sync"] {
+    for line in ["cp -r", "cp -a --atomic", "cp -r --journal=w/j", "cp --atomic --fsync -r", "sync"] {
         let sandbox = Sandbox::in_memory().unwrap();
-        let script = "mkdir -p s t; head -c 200000000 /dev/zero >s/big; echo x >s/small; touch -d @5 s/*";
+        let script = "mkdir -p w/s t; cd w/s; head -c 200M /dev/zero >big; echo x >small; touch -d @5 *";
         sandbox.script(script).unwrap();
         let run = TestRun::new(&needs::find_tool("python3").unwrap());
         // The right to write files.
-        let run = run.args(["-c", LANDLOCK, "s"]).env("LANDLOCK_RIGHT", "2").args(["sh", "-c"]);
-        let outcome = run.arg(format!("{ours} {line} s t/n")).in_folder(sandbox.path()).finish().unwrap();
+        let run = run.args(["-c", LANDLOCK, "w"]).env("LANDLOCK_RIGHT", "2").args(["sh", "-c"]);
+        let outcome = run.arg(format!("{ours} {line} w/s t/n")).in_folder(sandbox.path()).finish().unwrap();
         let errors = outcome.errors();
         assert!(errors.contains("'t/n/big': Permission denied"), "{line}: {errors}");
         let left: Vec<_> =
