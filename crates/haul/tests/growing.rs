@@ -1,6 +1,5 @@
 //! Files that grow while they are copied, or hashed: they are read to EOF, as by `cp` and
-//! `sha256sum`. What has to be read is appended at a certain event of the run, not at a certain
-//! time.
+//! `sha256sum`. They grow at a certain event of the run, not at a certain time.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -170,7 +169,7 @@ fn what_is_appended_while_a_large_file_is_copied_is_copied() {
 /// By several workers: whoever moves the last range mustn't take its end for the file's.
 #[test]
 fn what_is_appended_while_several_ranges_are_copied_is_copied() {
-    for way in ways() {
+    for way in ways().into_iter().filter(|(_, ops)| ops.is_none()) {
         assert_whole(Event::Counted, VARIANTS[1], way, &[(160 << 20) + 13]);
     }
 }
