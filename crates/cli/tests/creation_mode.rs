@@ -137,3 +137,22 @@ fn special_files_get_no_more_than_their_directory_grants() {
         assert!(verdict.complaints.is_empty(), "{options}\n{}", verdict.report());
     }
 }
+
+/// GNU cp gives a default mode as an access list, which leaves these bits alone, or as a mode where
+/// there are no lists.
+#[test]
+fn a_default_mode_leaves_special_bits_only_where_there_are_access_lists() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("unshare"));
+    let duel = Duel::with_gnu(program!()).unwrap();
+    let scene = "umask 022; mkdir -p s/d r; echo x >s/f; mkfifo s/p; mknod s/n c 1 3
+        chmod 1755 s/d; chmod 1660 s/n s/p; chmod 2755 s";
+    for file_system in ["ramfs", "tmpfs"] {
+        for options in ["--no-preserve=all", "--no-preserve=mode"] {
+            let inner = format!("cp -r {options} s r/t && stat -c \"%n %a\" r/t r/t/*");
+            let script = format!("{scene}\nunshare -m sh -c 'mount -t {file_system} none r && {inner}'");
+            let verdict = duel.run_script(&|_| Ok(()), &script, &[]).unwrap();
+            assert!(verdict.judged.printed().contains("r/t/d "), "{}", verdict.judged.errors());
+            assert!(verdict.complaints.is_empty(), "{file_system} {options}\n{}", verdict.report());
+        }
+    }
+}

@@ -185,3 +185,27 @@ fn times_under_faketime_are_those_of_gnu_cp() {
         }
     }
 }
+
+/// fakeroot's `mknodat` makes a file that anyone may read, whatever its mode is to be.
+#[test]
+fn files_without_data_are_as_closed_under_fakeroot_as_those_of_gnu_cp() {
+    require!(needs_fakeroot(), CopyProgram::needs_gnu());
+    const SCRIPT: &str = r#"
+        mkdir m; for mode in 444 600 755 0 700; do echo x >m/$mode; chmod $mode m/$mode; done
+        "$@" --attributes-only -r m n
+    "#;
+    let sandbox = Sandbox::in_memory().unwrap();
+    let program = program!().publish(sandbox.path()).unwrap();
+    let (ours, gnu) = (program.path().to_str().unwrap(), CopyProgram::gnu().unwrap());
+    let modes = |command: &[&str]| {
+        let outcome = session(&sandbox, SCRIPT, command);
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        // From outside: the modes that the kernel knows.
+        ["444", "600", "755", "0", "700"].map(|name| {
+            let made = std::fs::symlink_metadata(sandbox.join("work/n").join(name)).unwrap();
+            format!("{:o}", made.permissions().mode())
+        })
+    };
+    let command = if program.is_haul() { vec![ours, "cp"] } else { vec![ours] };
+    assert_eq!(modes(&command), modes(&[gnu.path().to_str().unwrap()]));
+}

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use haul_testkit::duel::Duel;
 use haul_testkit::needs::LANDLOCK;
-use haul_testkit::{CopyProgram, Facts, Release, Sandbox, needs, program, require};
+use haul_testkit::{CopyProgram, Facts, Release, Sandbox, TestRun, needs, program, require};
 
 /// First release seen to leave existing and inherited ACLs in place.
 const LISTS_STAY: Release = Release(9, 7);
@@ -162,5 +162,43 @@ fn a_tree_is_copied_where_nothing_can_be_listed() {
                 &format!("{scene}; {before}; umask {umask}\npython3 -c \"$LANDLOCK\" s cp {line}"),
             );
         }
+    }
+}
+
+/// GNU cp looks at the target before it opens the source.
+#[test]
+fn a_target_that_cannot_be_examined_is_reported_before_an_unreadable_source() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("setpriv"));
+    let folder = Sandbox::in_memory().unwrap();
+    let duel = Duel::with_gnu(program!().publish(folder.path()).unwrap()).unwrap();
+    let scene = "echo a >f; mkdir -p d t/d; echo b >d/f; chmod 0 f d/f
+        ln -s f t/f; ln -s f t/d/f; mkdir -m 0 t/w";
+    let long = format!("f t/{}", "x".repeat(256));
+    for operands in ["f t/", "f t/w/", "f t/w/x", &long, "f t/f/", "f t/new", "-r d t/", "-T f t/f"] {
+        for options in ["", "-v", "-n", "-u", "-i", "-fv", "--attributes-only", "-b"] {
+            same_as_gnu(&duel, &as_nobody(&format!("{scene}; cp {options} {operands} </dev/null")));
+        }
+    }
+}
+
+/// Landlock refuses to open a file that the kernel has made already.
+#[test]
+fn no_temporary_name_stays_where_files_cannot_be_written() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::landlock());
+    let ours = ours.path().display();
+    for line in ["cp -r", "cp -a --atomic", "cp -r --journal=w/j", "cp --atomic --fsync -r", "sync"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let script = "mkdir -p w/s t; cd w/s; head -c 200M /dev/zero >big; echo x >small; touch -d @5 *";
+        sandbox.script(script).unwrap();
+        let run = TestRun::new(&needs::find_tool("python3").unwrap());
+        // The right to write files.
+        let run = run.args(["-c", LANDLOCK, "w"]).env("LANDLOCK_RIGHT", "2").args(["sh", "-c"]);
+        let outcome = run.arg(format!("{ours} {line} w/s t/n")).in_folder(sandbox.path()).finish().unwrap();
+        let errors = outcome.errors();
+        assert!(errors.contains("'t/n/big': Permission denied"), "{line}: {errors}");
+        let left: Vec<_> =
+            fs::read_dir(sandbox.join("t/n")).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| !name.as_encoded_bytes().starts_with(b".haul")), "{line}: {left:?}");
     }
 }

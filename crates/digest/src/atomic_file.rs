@@ -93,17 +93,20 @@ impl AtomicFile {
             Err(cause) => return Err(cause.into()),
         };
         let temporary = temporary_name_of_run(RUN);
-        let file = open(&directory, &temporary, Open::create(Mode::READ_WRITE))?;
+        // The first failure is reported. Also if the file can't be opened: where a sandbox refuses
+        // that (Landlock), the kernel has made it before.
+        let discard = |cause: &Error| match cause.is(Errno::EXIST) {
+            true => {}
+            false => remove(&directory, &temporary).unwrap_or_default(),
+        };
+        let file = open(&directory, &temporary, Open::create(Mode::READ_WRITE)).inspect_err(discard)?;
         let prepared = stat(&file).and_then(|made| {
             if let Some(replaced) = &replaced {
                 change_mode(&file, replaced.mode.and(Mode::ALL))?;
             }
             Ok(made.identity)
         });
-        let identity = prepared.inspect_err(|_| {
-            // The first failure is reported.
-            remove(&directory, &temporary).unwrap_or_default();
-        })?;
+        let identity = prepared.inspect_err(discard)?;
         Ok(Self {
             directory,
             name,

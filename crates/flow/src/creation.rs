@@ -211,7 +211,12 @@ fn reference(directory: &Fd) -> Result<Stat> {
         return stat(&file);
     }
     let name = temporary_name();
-    let file = open(directory, &name, Open::create(Mode::OWNER))?;
+    let file = open(directory, &name, Open::create(Mode::OWNER)).inspect_err(|cause| {
+        if !cause.is(Errno::EXIST) {
+            // Where a sandbox refuses to open it (Landlock), the kernel has made it before.
+            remove(directory, &name).unwrap_or_default();
+        }
+    })?;
     // Checked last: the file must go even if this failed.
     let looked = stat(&file);
     remove(directory, &name)?;

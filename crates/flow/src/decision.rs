@@ -328,7 +328,8 @@ pub enum Finished {
     Done,
     /// Something failed, and was reported.
     Failed,
-    /// Move this range too, by the same method. In bytes.
+    /// Move this range too, by the same method, or in blocks to EOF if its end is `u64::MAX`. In
+    /// bytes.
     Next(Range<u64>),
     /// The source has changed: move all of its content again. The tool has emptied the target.
     Again {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use haul_sys::{Fd, Stat};
 
 use crate::cache_policy::CachePolicy;
-use crate::decision::Transfer;
+use crate::decision::{Finished, Transfer};
 use crate::run::Turns;
 
 /// A file whose content is being moved, by one worker or several.
@@ -143,6 +143,16 @@ impl<E, F> OpenFile<E, F> {
             u64::MAX => self.stat.size,
             end => end,
         }
+    }
+
+    /// Returns what is left to move, for a tool that copies to EOF: all beyond the size from
+    /// `fstat`, unless a read has already met EOF. The file may have grown since, and some file
+    /// systems report too small a size (FUSE with cached attributes).
+    #[must_use]
+    pub fn beyond(&self) -> Option<Finished> {
+        let has_met_end = self.ended_at.load(Ordering::Relaxed) != u64::MAX;
+        (!has_met_end && self.transfer != Transfer::Nothing)
+            .then_some(Finished::Next(self.stat.size..u64::MAX))
     }
 
     /// Returns true if some of the content was read in blocks.

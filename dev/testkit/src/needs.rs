@@ -11,7 +11,8 @@ use std::process::Command;
 const AIO_OPERATIONS: u64 = 16_384;
 
 /// A program for `python3 -c`, with arguments `DIRECTORY COMMAND...`: runs a command that can list
-/// this directory, what is below it, and no other (landlock(7)).
+/// this directory, what is below it, and no other; or do there only what `LANDLOCK_RIGHT` names
+/// instead (landlock(7)).
 pub const LANDLOCK: &str = r#"
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -20,11 +21,12 @@ def call(function, *arguments):
     if result < 0:
         sys.exit("landlock: " + os.strerror(ctypes.get_errno()))
     return result
-READ_DIR, PATH_BENEATH, NO_NEW_PRIVS = 8, 1, 38
+READ_DIR, PATH_BENEATH, NO_NEW_PRIVS = "8", 1, 38
+right = int(os.environ.get("LANDLOCK_RIGHT", READ_DIR))
 CREATE, ADD, RESTRICT = 444, 445, 446
-ruleset = call(libc.syscall, CREATE, struct.pack("=Q", READ_DIR), ctypes.c_size_t(8), 0)
+ruleset = call(libc.syscall, CREATE, struct.pack("=Q", right), ctypes.c_size_t(8), 0)
 directory = os.open(sys.argv[1], os.O_PATH)
-call(libc.syscall, ADD, ruleset, PATH_BENEATH, struct.pack("=Qi", READ_DIR, directory), 0)
+call(libc.syscall, ADD, ruleset, PATH_BENEATH, struct.pack("=Qi", right, directory), 0)
 call(libc.prctl, NO_NEW_PRIVS, 1, 0, 0, 0)
 call(libc.syscall, RESTRICT, ruleset, 0)
 os.execvp(sys.argv[2], sys.argv[2:])

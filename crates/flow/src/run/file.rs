@@ -230,7 +230,8 @@ impl<T: Tool> StatedFile<T> {
 
     /// Reads the first block, if it is in the page cache.
     fn probe(self, io: &mut Io) -> FileStep<T> {
-        let length = io.length_of_block(self.stat.size, CacheMode::Keep);
+        // One byte more than the file has: without it, the read has met EOF.
+        let length = io.length_of_block(self.stat.size.saturating_add(1), CacheMode::Keep);
         let buffer = io.take_buffer(length);
         let (file, offset, cache) = (Arc::clone(&self.source), 0, CacheMode::Keep);
         // With a window of 1 there is nothing else to do while the kernel fetches it.
@@ -319,6 +320,12 @@ impl<T: Tool> StatedFile<T> {
         let is_whole = part.is_none();
         let setup = MoveSetup { transfer, cache_policy, inspect, through_pipe, other, is_whole };
         let file = Arc::new(OpenFile::<T>::new(entry, source, stat, target, own, setup));
+        if let Some((_, length)) = &block
+            && *length as u64 == stat.size
+            && *length < io.settings.block_bytes
+        {
+            file.note_end(stat.size);
+        }
         if cx.detach(&file, transfer) || transfer == Transfer::Nothing {
             io.recycle(block);
             return release(cx, io, file, true);
@@ -361,6 +368,10 @@ fn begin_part<T: Tool>(
     file: Arc<OpenFile<T>>,
     part: &Range<u64>,
 ) -> FileStep<T> {
+    if part.end == u64::MAX {
+        // A 0 from a copy inside the kernel wouldn't mean EOF.
+        return begin_range(cx, io, file, part.clone(), Transfer::Blocks(Holes::Read));
+    }
     let transfer = file.transfer;
     let range = share_ranges(cx, &file, prepare::ranges_in(&io.settings, &file.stat, part), transfer);
     begin_range(cx, io, file, range, transfer)

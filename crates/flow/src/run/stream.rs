@@ -14,9 +14,11 @@
 //!             CopyRange ──────────────────────────┘     copies in the kernel, or through a pipe
 //! ```
 //!
-//! Invariant: a file has ended when as many bytes as `fstat` reported have been moved, or when
-//! `read` returned 0. A 0 before the reported size must be confirmed by a second read. A 0 from
-//! `copy_file_range` or `splice` means nothing.
+//! Invariant: a file has ended when `read` returned 0, or no more than the size that `fstat`
+//! reported although it was asked for more. A 0 before that size must be confirmed by a second read.
+//! A 0 from `copy_file_range` or `splice` means nothing. When the streams have moved as many bytes as
+//! `fstat` reported and nobody has met EOF, a tool that copies to EOF asks for the rest
+//! (`OpenFile::beyond`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,6 +55,8 @@ pub(super) struct Stream<T: Tool> {
     data_end: u64,
     /// True if a read returned 0 too early and is being repeated.
     end_doubted: bool,
+    /// True if the read in flight asks for more than its range.
+    asks_beyond: bool,
     doing: Doing,
     transfer: Transfer,
     /// True if it reads at the source's position, which has no offsets.
@@ -108,6 +112,7 @@ impl<T: Tool> Stream<T> {
             end: range.end,
             data_end,
             end_doubted: false,
+            asks_beyond: false,
             doing: Doing::Nothing,
             transfer,
             sequential: false,
@@ -196,9 +201,11 @@ impl<T: Tool> Stream<T> {
             _ => {
                 // A direct read asks for whole sectors, also at EOF. A pair can't: it would write
                 // them.
-                let length = self.file.cache_policy.sectors_around(io.length_of_block(left, cache));
+                let wanted = io.length_of_block(left + u64::from(self.is_last()), cache);
+                let length = self.file.cache_policy.sectors_around(wanted);
                 let buffer = io.take_buffer(length);
                 let length = length.min(buffer.capacity());
+                self.asks_beyond = length as u64 > left;
                 Call::Read { file: source, offset, buffer, length, wait: Wait::Allowed, cache }
             }
         };
@@ -234,7 +241,12 @@ impl<T: Tool> Stream<T> {
         result: Result<usize, Error>,
     ) -> StreamStep<T> {
         let cause = match result {
-            Ok(length) if length > 0 => return self.take_block(cx, io, buffer, length),
+            Ok(length) if length > 0 => {
+                if self.asks_beyond && self.is_last() && length as u64 == self.end - self.position {
+                    self.file.note_end(self.end);
+                }
+                return self.take_block(cx, io, buffer, length);
+            }
             Ok(_) => {
                 io.return_buffer(buffer);
                 // A 0 before the known end may be false: read once more.
@@ -387,6 +399,12 @@ impl<T: Tool> Stream<T> {
         self.end != u64::MAX
     }
 
+    /// True if only the last bytes of the file's reported size are left to move, up to the stream's
+    /// end. Bytes appended while others move ranges before them must not be missed.
+    fn is_last(&self) -> bool {
+        self.end == self.file.stat.size && self.data_end == self.end && Arc::strong_count(&self.file) == 1
+    }
+
     /// Makes the cache policy fall back if that may help. Returns true if the failed operation
     /// should be retried.
     fn falls_back(&self, cx: &Context<'_, T>, cause: &Error) -> bool {
@@ -421,12 +439,16 @@ impl<T: Tool> Stream<T> {
     // Pairs: engines that read and write in one operation.
 
     /// Returns true if the engine may write the bytes it reads without showing them to the tool.
-    /// Requires a known length: a pair must not meet EOF.
+    /// Requires a known length: a pair must not meet EOF, and so can't find it.
     fn does_pairs(&self, io: &Io) -> bool {
         let cache = self.file.cache_policy.cache();
-        let length = io.length_of_block(self.data_end - self.position, cache);
+        let left = self.data_end - self.position;
+        let length = io.length_of_block(left, cache);
+        let finds_end =
+            length as u64 == left && self.is_last() && io.length_of_block(left + 1, cache) > length;
         io.caps.pairs
             && self.has_known_end()
+            && !finds_end
             && !self.end_doubted
             && self.file.cache_policy.whole_sectors(length) > 0
             && !self.file.inspect

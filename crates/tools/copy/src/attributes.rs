@@ -246,6 +246,13 @@ impl<'a> NewAttributes<'a> {
             let is_default = self.copier.options.default_mode && self.before.is_none();
             let freed = if is_default { self.object.remove_xattr(ACCESS_LIST) } else { Ok(()) };
             let mode = freed.and_then(|()| object::with_special_bits(self.object, plain));
+            // GNU gives a default mode as an access list, which leaves these bits alone. Only where
+            // a file system has no lists does it change the mode itself.
+            let keeps_special_bits = |mode: &Mode| {
+                !is_default || mode.and(Mode::SPECIAL).is_empty() || object::has_access_lists(self.object)
+            };
+            let mode =
+                mode.map(|mode| if keeps_special_bits(&mode) { mode } else { mode.without(Mode::SPECIAL) });
             let outcome = mode.and_then(|mode| self.object.change_mode(mode));
             return self.required(CopyKind::Permissions, outcome);
         }

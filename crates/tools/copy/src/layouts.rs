@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_flow::Problem;
 use haul_striping::{Bearer, FileLayout, FileSystems, LayoutError, Striped, create, is_placement};
-use haul_sys::{Error, Fd, FileRef, Identity, Mode, Open, Stat, device_of, open};
+use haul_sys::{Errno, Error, Fd, FileRef, Identity, Mode, Open, Stat, device_of, open, remove};
 
 use super::CopyKind;
 use super::entry_copy::EntryCopy;
@@ -102,6 +102,22 @@ pub(super) fn make_file(
         report_refusal(copy, &copy.target_path(), &refusal);
     }
     Ok(created.file)
+}
+
+/// The same under a temporary name. If that fails, none is left: where a sandbox refuses to open the
+/// file (Landlock), the kernel has made it before.
+pub(super) fn make_temporary_file(
+    copy: EntryCopy<'_>,
+    (directory, name): (&Fd, &CStr),
+    mode: Mode,
+    layout: Option<&FileLayout>,
+) -> Result<Fd, Error> {
+    make_file(copy, (directory, name), mode, layout).inspect_err(|cause| {
+        if !cause.is(Errno::EXIST) {
+            // Usually there is none, and the first failure is reported.
+            remove(directory, name).unwrap_or_default();
+        }
+    })
 }
 
 /// Gives a new directory the default layout of the source directory.

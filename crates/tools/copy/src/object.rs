@@ -21,6 +21,11 @@ pub(super) fn access_list(file: FileRef<'_>, key: &CStr) -> Result<Option<Vec<u8
     }
 }
 
+/// True unless the file system has no ACLs.
+pub(super) fn has_access_lists(file: FileRef<'_>) -> bool {
+    !file.get_xattr(ACCESS_LIST).is_err_and(|cause| cause.is(Errno::OPNOTSUPP))
+}
+
 /// Sets an xattr on a file its owner may not write. `user.*` requires write permission, which the
 /// source's mode or the umask may not grant. Not for directories, which GNU leaves alone.
 pub(super) fn set_xattr_as_writer(file: FileRef<'_>, key: &CStr, value: &[u8]) -> Result<(), Error> {

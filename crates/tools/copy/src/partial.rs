@@ -94,7 +94,7 @@ pub(super) fn create(
         remove(directory, &temporary_name(key, TemporaryNames { epoch, ..*run })).unwrap_or_default();
     }
     let name = temporary_name(key, *run);
-    let make = || layouts::make_file(copy, (directory, &name), mode, source.layout);
+    let make = || layouts::make_temporary_file(copy, (directory, &name), mode, source.layout);
     let made = copy.with_room(|| match make() {
         // Left by an earlier attempt of this run.
         Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),

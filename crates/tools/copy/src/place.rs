@@ -172,18 +172,17 @@ fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool 
 /// a FIFO blocks, and GNU cp reports a source that can't be opened only if nothing is wrong
 /// with the target. With `-i`, [`leaves`] has decided.
 pub(super) fn refuses(copy: EntryCopy<'_>, source: &Stat) -> Option<Problem> {
-    if copy.options.existing.ask {
-        return None;
-    }
+    let existing = &copy.options.existing;
     let follow = !looks_at_link(copy.options, source.kind);
     let directory = copy.open_directory().ok()?;
     let there = match stat_path(Some(&*directory), copy.target_name(), follow) {
+        Ok(_) if existing.ask => return None,
         Ok(there) => there,
-        Err(cause) if cause.is(Errno::NOTDIR) => {
-            return Some(copy.problem(CopyKind::CannotStat, cause));
+        // Nothing is there, or what `-f` removes.
+        Err(cause) if cause.is(Errno::NOENT) || (cause.is(Errno::LOOP) && follow && existing.force) => {
+            return None;
         }
-        // Creating the copy will report any real problem.
-        Err(_) => return None,
+        Err(cause) => return Some(copy.problem(CopyKind::CannotStat, cause)),
     };
     let scene = TargetConflict { copy, directory: &directory, source, there: &there };
     match decide(&scene.case(), &scene) {

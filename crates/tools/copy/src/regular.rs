@@ -424,9 +424,9 @@ fn transfer(copy: EntryCopy<'_>, source: &Fd, stat: &Stat) -> Transfer {
 
 pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
     let Some(target) = &file.target else { return Finished::Done };
-    if let Some(partial) = &file.own.partial
-        && let Some(next) = partial.advance(copy, file, target)
-    {
+    let next = file.own.partial.as_ref().and_then(|partial| partial.advance(copy, file, target));
+    // Like GNU cp, it is copied to EOF.
+    if let Some(next) = next.or_else(|| file.beyond()) {
         return next;
     }
     match source_now(copy, file) {

@@ -222,7 +222,8 @@ fn create_incomplete(
         return Ok(target);
     }
     let name = temporary::new_name(copy.copier);
-    let file = copy.with_room(|| layouts::make_file(copy, (directory, &name), mode, source.layout))?;
+    let make = || layouts::make_temporary_file(copy, (directory, &name), mode, source.layout);
+    let file = copy.with_room(make)?;
     Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
 }
 

@@ -226,6 +226,11 @@ impl Verification {
         let Ok(target) = stat(target).map_err(failed) else { return false };
         #[cfg(feature = "distributed")]
         if let Some(ranges) = lock(&self.ranges).take() {
+            if source.is_some_and(|source| length > source.size) {
+                // It has grown, and nobody has verified by what.
+                copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
+                return false;
+            }
             return self.end_ranges(copy, (&target, length), &ranges);
         }
         let pieces = self.hash.as_ref().and_then(|hash| hash.finish_pieces(length));

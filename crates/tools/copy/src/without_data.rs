@@ -7,7 +7,7 @@
 //! target. They are opened because a name may lead to something else by the next call.
 
 use haul_flow::{EntryOutcome, FlowKind, Problem};
-use haul_sys::{Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, make_special, open};
+use haul_sys::{Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, interposer, make_special, open};
 
 use super::Copier;
 use super::attributes::NewAttributes;
@@ -52,10 +52,12 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
 }
 
 /// Creates a file that gets no attributes but its creation mode, without opening it. `None` if
-/// it needs more or can't be created; opening it then reports why.
+/// it needs more or can't be created; opening it then reports why. Under fakeroot it has to be
+/// opened: its `mknodat` leaves out the mode.
 fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<CreateResult> {
     let keeps = copy.options.preserve.difference(Preserve::LINKS);
     if !keeps.is_empty()
+        || interposer().is_some()
         || copy.options.reads_xattrs()
         || creation_mode::plain_file_mode(copy.copier, source, None).is_some()
     {

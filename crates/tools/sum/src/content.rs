@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use haul_digest::{Algorithm, Digest, StreamHash};
 use haul_flow::{BLOCK_BYTES, Block, Context, Entry, FlowKind, OpenFile, OpenSource, Problem, Start, Tally};
 use haul_flow::{Holes, Transfer, lock};
-use haul_sys::{Advice, Buffer, Errno, Error, Fd, Operation, advise_range, read_all, read_on, stat};
+use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd, Operation};
+use haul_sys::{advise_range, read, read_all, read_on, stat};
 
 use super::large::LargeHash;
 use super::task::{FileResult, Task};
@@ -62,10 +63,9 @@ impl Summer {
             LargeHash::begin(cx, entry.clone(), opened.source, size, task);
             return Start::Deferred;
         } else if is_large {
-            let result = self.hash_in_order(cx, opened.source, size, algorithm).and_then(|digest| {
-                self.learned.result(&task, Some(size), digest, |other| {
-                    self.hash_in_order(cx, opened.source, size, other)
-                })
+            let hash = |algorithm| self.hash_in_order(cx, opened.source, size, algorithm);
+            let result = hash(algorithm).and_then(|(digest, size)| {
+                self.learned.result(&task, Some(size), digest, |other| hash(other).map(|(digest, _)| digest))
             });
             self.complete(cx, entry, &task, result);
         } else {
@@ -94,7 +94,7 @@ impl Summer {
             cx.problem(Problem::new(FlowKind::Shorter).naming(file.entry.path()));
             return false;
         };
-        let again = |other| self.hash_in_order(cx, &file.source, length, other);
+        let again = |other| self.hash_in_order(cx, &file.source, length, other).map(|(digest, _)| digest);
         match self.learned.result(task, Some(length), digest, again) {
             Ok(result) => lock(&file.own.state).result = Some(result),
             Err(cause) => cx.problem(Self::unread(file.entry.path(), cause)),
@@ -148,14 +148,14 @@ impl Summer {
         Problem::new(SumKind::CannotRead).naming(path).because(cause)
     }
 
-    /// Hashes a file of known size from beginning to end.
+    /// Hashes a file of at least this size from beginning to end. Also returns its length.
     pub(super) fn hash_in_order(
         &self,
         cx: &Context<'_, Self>,
         source: &Fd,
         size: u64,
         algorithm: Algorithm,
-    ) -> Result<Digest, Error> {
+    ) -> Result<(Digest, u64), Error> {
         let mut hash = StreamHash::new(algorithm);
         self.buffers.with(new_buffer, |buffer| {
             while hash.position() < size {
@@ -169,7 +169,8 @@ impl Summer {
                 hash.append(bytes);
                 cx.count(Tally { bytes: bytes.len() as u64, ..Tally::default() });
             }
-            Ok(hash.value())
+            let length = read_beyond(cx, source, (size, buffer), |_, bytes| hash.append(bytes))?;
+            Ok((hash.value(), length))
         })
     }
 
@@ -208,6 +209,26 @@ impl Summer {
 
 pub(super) fn new_buffer() -> Buffer {
     Buffer::new(BLOCK_BYTES)
+}
+
+/// Reads what a file has beyond the size from `fstat`, to EOF: it may have grown since. Returns its
+/// length. `take` gets each block and its offset.
+pub(super) fn read_beyond(
+    cx: &Context<'_, Summer>,
+    source: &Fd,
+    (size, buffer): (u64, &mut Buffer),
+    mut take: impl FnMut(u64, &[u8]),
+) -> Result<u64, Error> {
+    let mut offset = size;
+    loop {
+        let length = read(source, offset, buffer.bytes_mut(), CacheMode::Keep)?;
+        if length == 0 {
+            return Ok(offset);
+        }
+        take(offset, &buffer.bytes()[..length]);
+        offset += length as u64;
+        cx.count(Tally { bytes: length as u64, ..Tally::default() });
+    }
 }
 
 /// Reads the next block of a range.

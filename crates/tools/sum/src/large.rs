@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex};
 
 use haul_digest::{Algorithm, TreeHash};
 use haul_flow::{Context, Entry, Job, Tally, lock};
-use haul_sys::{Advice, Errno, Error, Fd, Operation, advise_range};
+use haul_sys::{Advice, Buffer, Errno, Error, Fd, Operation, advise_range};
 
 use super::Summer;
-use super::content::{new_buffer, read_block};
+use super::content::{new_buffer, read_beyond, read_block};
 use super::task::Task;
 
 /// Length of a piece, in bytes: a power of two, so that it is one subtree of the hash.
@@ -126,15 +126,20 @@ impl LargeHash {
         let tool = cx.tool();
         // A helper's worker is not known to work for this entry's owner.
         cx.attend_entry(&self.entry);
-        let again = |other: Algorithm| tool.hash_in_order(cx, &source, self.size, other);
-        let result = match failure {
-            Some(cause) => Err(cause),
-            None => match self.hash.finish(self.size) {
-                Some(digest) => tool.learned.result(&self.task, Some(self.size), digest, again),
-                // Nothing after the end was read.
-                None => Err(Error::new(Operation::Read, String::new(), Errno::IO)),
-            },
+        let again =
+            |other: Algorithm| tool.hash_in_order(cx, &source, self.size, other).map(|(digest, _)| digest);
+        let read_rest = |buffer: &mut Buffer| {
+            read_beyond(cx, &source, (self.size, buffer), |offset, bytes| self.hash.insert(offset, bytes))
         };
+        let length = match failure {
+            Some(cause) => Err(cause),
+            None => tool.buffers.with(new_buffer, read_rest),
+        };
+        let result = length.and_then(|length| match self.hash.finish(length) {
+            Some(digest) => tool.learned.result(&self.task, Some(length), digest, again),
+            // Nothing after the end was read.
+            None => Err(Error::new(Operation::Read, String::new(), Errno::IO)),
+        });
         let closed = Arc::into_inner(source).map_or(Ok(()), Fd::close);
         let result = result.and_then(|result| closed.map(|()| result));
         tool.complete(cx, &self.entry, &self.task, result);

@@ -341,7 +341,7 @@ impl Tool for Summer {
     }
 
     fn finish_file(&self, cx: &Context<'_, Self>, file: &OpenFile<Self>) -> Finished {
-        Finished::if_complete(self.finish_blocks(cx, file))
+        file.beyond().unwrap_or_else(|| Finished::if_complete(self.finish_blocks(cx, file)))
     }
 
     fn close_file(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, own: Hashing, was_read: bool) {

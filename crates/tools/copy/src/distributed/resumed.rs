@@ -109,7 +109,7 @@ fn create_temporary(
     source: Original<'_>,
     creation_mode: CreationMode,
 ) -> Result<OpenTarget, Problem> {
-    let make = || layouts::make_file(copy, (directory, &name), creation_mode.mode, source.layout);
+    let make = || layouts::make_temporary_file(copy, (directory, &name), creation_mode.mode, source.layout);
     let made = match make() {
         // Left by an interrupted run with the same journal.
         Err(cause) if cause.is(Errno::EXIST) => remove(directory, &name).and_then(|()| make()),
