@@ -217,6 +217,8 @@ pub struct RangeOver {
     pub took: Duration,
     /// True if every byte was moved.
     pub moved: bool,
+    /// How many of its bytes are counted here instead of in [`News::tally`].
+    pub bytes: u64,
     /// The tool's result, for the leader
     /// ([`Distributed::finish_range`](crate::Distributed::finish_range)).
     pub result: Vec<u8>,
