@@ -173,7 +173,7 @@ impl ProcessGroup {
         lock(&self.known).change_to(T::KINDS);
         let run = self.journal.as_deref().map(Journal::run);
         // Before the ranks start: each looks for them first.
-        let tokens = Tokens::leave(spec, &self.tokens, run);
+        let tokens = Tokens::leave(spec, &self.tokens, run, number);
         let places = lock(&self.places).clone();
         let Started { mut link, job } = self.launcher.start(&places)?;
         let init_message = self.init_message(spec, number, tokens.left())?;
