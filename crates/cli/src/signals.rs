@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, mpsc};
 
 use haul_flow::lock;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 type Cleanup = Box<dyn FnOnce() + Send>;
@@ -56,7 +56,7 @@ pub(crate) fn end_by(signal: i32) {
 fn start_thread() -> io::Result<()> {
     let ignored = ignored();
     let is_handled = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
-    let handled: Vec<_> = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(is_handled).collect();
+    let handled: Vec<_> = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(is_handled).collect();
     if handled.is_empty() {
         return Ok(());
     }

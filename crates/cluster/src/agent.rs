@@ -60,6 +60,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
                     range,
                     took: Duration::ZERO,
                     moved: false,
+                    bytes: 0,
                     result: Vec::new(),
                     problems: Vec::new(),
                 };

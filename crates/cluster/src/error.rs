@@ -211,6 +211,8 @@ pub enum RankMismatch {
     Thread(Arc<io::Error>),
     /// It can't lower its priority.
     Priority(Arc<io::Error>),
+    /// It can't have the kernel end it when its lease is over.
+    Lease(Arc<io::Error>),
     /// It doesn't see a directory.
     Unseen {
         /// The directory.
@@ -244,6 +246,7 @@ impl fmt::Display for RankMismatch {
             Self::Engine { name, cause } => write!(out, "cannot use the engine '{name}': {cause}"),
             Self::Thread(cause) => write!(out, "cannot create a thread: {cause}"),
             Self::Priority(cause) => write!(out, "cannot lower the priority: {cause}"),
+            Self::Lease(cause) => write!(out, "cannot create a timer: {cause}"),
             Self::Unseen { path, cause } => write!(out, "cannot see the directory '{path}': {cause}"),
             Self::OtherDirectory { path, token, cause } => write!(
                 out,

@@ -13,6 +13,7 @@ mod error;
 mod item;
 mod kind;
 pub mod launch;
+mod lease;
 pub mod link;
 pub mod master;
 pub mod mpi;

@@ -15,8 +15,10 @@
 use std::time::{Duration, Instant};
 
 use haul_flow::Granter;
+use haul_sys::since_boot;
 
 use crate::error::LinkClosed;
+use crate::lease;
 use crate::link::{Arrival, Link};
 use crate::schedule::{CountedBy, LargeFile, Limits, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder};
 use crate::standstill::Standstill;
@@ -39,7 +41,6 @@ const SLOW_RANKS_INTERVAL: Duration = Duration::from_secs(1);
 struct Peer {
     host: Option<String>,
     last_received: Instant,
-    last_sent: Instant,
     gone: bool,
 }
 
@@ -53,7 +54,10 @@ pub struct Master {
     silence: Duration,
     began: Instant,
     link_last_received: Instant,
-    link_last_sent: Instant,
+    /// When the last heartbeat was sent to the launch process.
+    last_alive: Instant,
+    /// End of the launch process's lease.
+    lease_end: Duration,
     unfit: Vec<(String, String)>,
     orders: Vec<SchedulerOrder>,
     /// True if an event was noted since work was last given out.
@@ -73,7 +77,7 @@ impl Master {
     #[must_use]
     pub fn new(link: Link<ToLaunch, ToMaster>, size: u32, carrier: String) -> Self {
         let now = Instant::now();
-        let peer = || Peer { host: None, last_received: now, last_sent: now, gone: false };
+        let peer = || Peer { host: None, last_received: now, gone: false };
         Self {
             link,
             carrier,
@@ -83,7 +87,8 @@ impl Master {
             silence: Duration::MAX,
             began: now,
             link_last_received: now,
-            link_last_sent: now,
+            last_alive: now,
+            lease_end: Duration::ZERO,
             unfit: Vec::new(),
             orders: Vec::new(),
             noted: false,
@@ -98,10 +103,6 @@ impl Master {
 
     /// Returns the messages to send.
     pub(crate) fn outgoing(&mut self) -> impl Iterator<Item = (Rank, Message)> {
-        let now = Instant::now();
-        for (to, _) in &self.outgoing {
-            self.peers[to.index()].last_sent = now;
-        }
         self.messages += self.outgoing.iter().filter(|(_, message)| counts(message)).count() as u64;
         std::mem::take(&mut self.outgoing).into_iter()
     }
@@ -124,7 +125,6 @@ impl Master {
     }
 
     fn send_to_launch(&mut self, message: ToLaunch) -> Result<(), Broken> {
-        self.link_last_sent = Instant::now();
         self.link.send(message).map_err(|cause| Broken::Link(cause.into()))
     }
 
@@ -164,7 +164,10 @@ impl Master {
                 self.queue_for_all(&Message::Limits(values));
             }
             ToMaster::Request(load) => self.granter.ask(None, load, Instant::now()),
-            ToMaster::Alive => {}
+            ToMaster::Lease(asked) => {
+                self.lease_end = asked + lease::lasts(self.silence);
+                self.extend_lease(Rank::MASTER, asked);
+            }
             ToMaster::Stop => {
                 self.stopping = true;
                 self.queue_for_all(&Message::Stop);
@@ -202,10 +205,18 @@ impl Master {
             Message::Report(report) => self.report(from, *report)?,
             Message::Request(load) => self.granter.ask(Some(from), load, Instant::now()),
             Message::Bye => self.peers[from.index()].gone = true,
-            // Heartbeats only update `last_received`.
+            Message::Alive(asked) => self.extend_lease(from, asked),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Answers a heartbeat of a rank. After `Stop` it receives nothing more.
+    fn extend_lease(&mut self, to: Rank, asked: Duration) {
+        if !self.stopping {
+            let lasts = self.lease_end.saturating_sub(since_boot());
+            self.outgoing.push((to, Message::Lease { asked, lasts }));
+        }
     }
 
     fn greet(&mut self, from: Rank, hello: Hello) -> Result<(), Broken> {
@@ -301,7 +312,7 @@ impl Master {
         Ok(())
     }
 
-    /// Sends heartbeats, and checks for those of the ranks and the launch process.
+    /// Sends the launch process a heartbeat, and checks for those of the ranks and for its answers.
     pub(crate) fn tick(&mut self, now: Instant) -> Result<(), Broken> {
         if self.scheduler.is_none() {
             return Ok(());
@@ -310,17 +321,12 @@ impl Master {
         let stood_still = self.standstill.turn(now);
         self.link_last_received += stood_still;
         self.peers.iter_mut().for_each(|peer| peer.last_received += stood_still);
-        // Six times as often as needed, so that a delayed message isn't mistaken for silence.
-        let rhythm = self.silence / 6;
         // Not rank 0, which is this process.
         for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {
             let silent = now.saturating_duration_since(peer.last_received);
             if silent > self.silence {
                 let (rank, host) = (Rank(index as u32), peer.host.clone());
                 return Err(Broken::LostRank { rank, host, silence: silent });
-            }
-            if now.saturating_duration_since(peer.last_sent) > rhythm {
-                self.outgoing.push((Rank(index as u32), Message::Alive));
             }
         }
         if self.stopping {
@@ -329,8 +335,9 @@ impl Master {
         if now.saturating_duration_since(self.link_last_received) > self.silence {
             return Err(Broken::Link(LinkClosed::Silent));
         }
-        if now.saturating_duration_since(self.link_last_sent) > rhythm {
-            self.send_to_launch(ToLaunch::Alive)?;
+        if now.saturating_duration_since(self.last_alive) > lease::interval(self.silence) {
+            self.last_alive = now;
+            self.send_to_launch(ToLaunch::Alive(since_boot()))?;
         }
         self.send_slow_ranks(now)
     }
@@ -353,11 +360,16 @@ pub(crate) fn workers(size: u32) -> std::ops::Range<u32> {
     u32::from(size >= RANKS_WITH_A_MASTER_APART)..size
 }
 
-/// True if a message concerns the work, not heartbeat, startup or shutdown.
+/// True if a message concerns the work, not heartbeat, lease, startup or shutdown.
 fn counts(message: &Message) -> bool {
     !matches!(
         message,
-        Message::Alive | Message::InitMessage(_) | Message::Hello(_) | Message::Stop | Message::Bye
+        Message::Alive(_)
+            | Message::Lease { .. }
+            | Message::InitMessage(_)
+            | Message::Hello(_)
+            | Message::Stop
+            | Message::Bye
     )
 }
 

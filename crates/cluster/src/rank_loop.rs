@@ -10,19 +10,24 @@
 //! A turn receives and sends the messages that are ready, and sleeps briefly if there were none,
 //! because the waiting calls of MPI burn a processor that a worker needs. The loop ends when the
 //! master says so, when a message can't be delivered, or when the master has been silent too long,
-//! so that no rank is left behind a broken link.
+//! so that no rank is left behind a broken link. A rank that lives on a lease (`lease.rs`) is
+//! killed before that, even if it is stopped.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use haul_flow::{Config, DirCache, Limits, Local, Policy, Selector, Settings};
+use haul_sys::{Lease, since_boot};
 
 use crate::agent::{Agent, WorkerPool, work};
 use crate::distributed::Distributed;
 use crate::error::RankMismatch;
+use crate::launch::is_same_host;
+use crate::lease;
 use crate::master::Master;
 use crate::remote_path::RemotePaths;
 use crate::send_queue::SendQueue;
@@ -50,8 +55,11 @@ pub struct RankLoop<X: Transport> {
     master: Option<Master>,
     host: String,
     last_received: Instant,
-    last_sent: Instant,
+    /// When the last heartbeat was sent.
+    last_alive: Instant,
     silence: Duration,
+    /// `None` if the launch process can kill this one, and while there is no work.
+    lease: Option<Lease>,
     pause: Duration,
     standstill: Standstill,
 }
@@ -85,8 +93,9 @@ impl<X: Transport> RankLoop<X> {
             master,
             host,
             last_received: now,
-            last_sent: now,
+            last_alive: now,
             silence: BRIEF_WITHIN,
+            lease: None,
             pause: PAUSES.0,
             standstill: Standstill::new(now),
         }
@@ -136,6 +145,12 @@ impl<X: Transport> RankLoop<X> {
             match work(unpack(&bytes).map_err(Broken::Undecodable)?) {
                 Some(Message::InitMessage(init_message)) => turn = Turn::InitMessage(init_message),
                 Some(Message::Stop) => turn = Turn::Stop,
+                Some(Message::Lease { asked, lasts }) => {
+                    if let Some(lease) = &mut self.lease {
+                        // If it can't be extended, it ends this process too early, not too late.
+                        lease.extend(asked + lasts).unwrap_or_default();
+                    }
+                }
                 Some(message) => {
                     if let Some(master) = &mut self.master {
                         master.take(from, message)?;
@@ -182,16 +197,29 @@ impl<X: Transport> RankLoop<X> {
         if silent > self.silence {
             return Err(Broken::LostMaster(silent));
         }
-        if now.saturating_duration_since(self.last_sent) > self.silence / 6 {
-            self.send(Rank::MASTER, &Message::Alive)?;
+        if now.saturating_duration_since(self.last_alive) > lease::interval(self.silence) {
+            self.last_alive = now;
+            self.send(Rank::MASTER, &Message::Alive(since_boot()))?;
         }
         Ok(())
     }
 
-    fn send(&mut self, to: Rank, message: &Message) -> Result<(), Broken> {
-        if to == Rank::MASTER {
-            self.last_sent = Instant::now();
+    /// Begins the lease, or extends it for the next tool, if this rank lives on one.
+    fn begin_lease(&mut self, init_message: &InitMessage) -> io::Result<()> {
+        // The launch process receives `Ready` after this, so that it knows when the lease is over.
+        let end = since_boot() + lease::lasts(init_message.silence);
+        match &mut self.lease {
+            Some(lease) => lease.extend(end),
+            None => {
+                let launch_host = init_message.lease_unless_on.as_deref();
+                let is_needed = launch_host.is_some_and(|host| !is_same_host(host, &self.host));
+                self.lease = is_needed.then(|| Lease::until(end)).transpose()?;
+                Ok(())
+            }
         }
+    }
+
+    fn send(&mut self, to: Rank, message: &Message) -> Result<(), Broken> {
         // An answer may come soon.
         self.pause = PAUSES.0;
         self.transport.send(to, pack(message))
@@ -284,7 +312,8 @@ impl<X: Transport> ReadyRank<X> {
         }
     }
 
-    /// Sets working directory, umask and priority, and checks the engine and the tokens.
+    /// Sets working directory, umask and priority, checks the engine and the tokens, and begins the
+    /// lease.
     fn prepare(&mut self) -> Result<(DirCache, RemotePaths, Settings), RankMismatch> {
         let init_message = &self.init_message;
         let directory = OsStr::from_bytes(&init_message.working_directory);
@@ -303,6 +332,7 @@ impl<X: Transport> ReadyRank<X> {
         for token in &init_message.tokens {
             token::check(&cache, &ways, token)?;
         }
+        self.event_loop.begin_lease(init_message).map_err(|cause| RankMismatch::Lease(Arc::new(cause)))?;
         Ok((cache, ways, settings))
     }
 }
@@ -356,6 +386,10 @@ impl<X: Transport> RankLoop<X> {
 
     /// Sends the last message. The master waits for that of every rank.
     fn leave(mut self) -> Result<X, Broken> {
+        // No worker is left that could change a file.
+        if let Some(lease) = self.lease.take() {
+            lease.release();
+        }
         self.send(Rank::MASTER, &Message::Bye)?;
         while self.master.as_ref().is_some_and(|master| !master.is_over()) {
             self.turn(&mut Some)?;

@@ -88,6 +88,17 @@ impl Collected {
         *since = Some(now);
     }
 
+    /// Takes the bytes of a range out of the counts of the next report. Others may know that the
+    /// range is moved before that is sent, and if this rank were lost then, nobody would count
+    /// them.
+    fn count_with(&mut self, range: &Range<u64>) -> u64 {
+        let counted = &mut self.report.news.tally.bytes;
+        // An earlier report may have some of them.
+        let bytes = (*counted).min(range.end - range.start);
+        *counted -= bytes;
+        bytes
+    }
+
     /// Returns the bytes per second moved so far, once they say something.
     fn rate(&self) -> Option<f64> {
         let (began, bytes) = self.rate?;
@@ -228,7 +239,8 @@ impl<T: Distributed + 'static> SendQueue<T> {
         let Some(range) = collected.ranges.remove(&number) else { return };
         let (_, problems) = collected.take_problems(ItemKey::Range(number));
         let took = collected.share.0.saturating_sub(range.began);
-        let over = RangeOver { took, moved, result, problems, ..range.over };
+        let bytes = collected.count_with(&range.over.range);
+        let over = RangeOver { took, moved, bytes, result, problems, ..range.over };
         collected.since.get_or_insert_with(Instant::now);
         if self.leader_counts {
             collected.moved.push((range.leader, over));
@@ -462,6 +474,14 @@ mod tests {
         assert_eq!(covered(&[]), 0);
         assert_eq!(covered(&[10..20, 0..5]), 15);
         assert_eq!(covered(&[10..20, 0..15, 12..14, 20..30]), 30);
+    }
+
+    #[test]
+    fn the_bytes_of_a_range_are_counted_with_it_and_once() {
+        let mut collected = Collected::default();
+        collected.report.news.tally.bytes = 100;
+        assert_eq!([10..40, 40..100, 0..20].map(|range| collected.count_with(&range)), [30, 60, 10]);
+        assert_eq!(collected.report.news.tally.bytes, 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{DirCache, JobSpec, Problem, lock, sweep};
 use haul_journal::RunId;
-use haul_sys::{Error, Fd};
+use haul_sys::{Error, Fd, Pinned, Stat, Times, stat};
 
 use crate::error::RankMismatch;
 use crate::kind::ClusterKind;
@@ -25,20 +25,42 @@ struct LiveToken {
     name: CString,
     /// Its path in messages.
     path: Vec<u8>,
+    /// The directory before and after the token was created; `None` once there are copies in it.
+    before_and_after: Option<(Stat, Stat)>,
+}
+
+impl LiveToken {
+    fn create(directory: Arc<Fd>, name: &CStr, path: Vec<u8>, attempt: u32) -> Result<Self, Error> {
+        let before = stat(&*directory)?;
+        let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
+        haul_sys::open(&*directory, name, rights)?.close()?;
+        let after = stat(&*directory).ok().filter(|_| attempt == 1);
+        let before_and_after = after.map(|after| (before, after));
+        Ok(Self { directory, name: name.to_owned(), path, before_and_after })
+    }
+
+    /// Removes the token. Gives the directory its times again if nothing else has changed it, so
+    /// that a copy that has nothing to do there changes nothing, like one by a single process.
+    fn remove(&self) -> Result<(), Error> {
+        let now = stat(&*self.directory);
+        haul_sys::remove(&*self.directory, &self.name)?;
+        if let (Some((before, after)), Ok(now)) = (&self.before_and_after, now)
+            && now.modified == after.modified
+        {
+            let times = Times { accessed: before.accessed, modified: before.modified };
+            // Only the owner and root may set them.
+            Pinned::of(&self.directory).and_then(|place| place.change_times(times)).unwrap_or_default();
+        }
+        Ok(())
+    }
 }
 
 impl LiveTokens {
-    fn add(&self, directory: Arc<Fd>, name: &CStr, path: Vec<u8>) {
-        lock(&self.0).push(LiveToken { directory, name: name.to_owned(), path });
-    }
-
     /// Removes them. Returns those that can't be removed, and why.
     pub(crate) fn remove_all(&self) -> Vec<(Vec<u8>, Error)> {
         // Held throughout: a thread that is about to end the program waits for the removals.
         let mut live = lock(&self.0);
-        let remove = |LiveToken { directory, name, path }| {
-            haul_sys::remove(&*directory, &name).err().map(|cause| (path, cause))
-        };
+        let remove = |token: LiveToken| token.remove().err().map(|cause| (token.path, cause));
         mem::take(&mut *live).into_iter().filter_map(remove).collect()
     }
 
@@ -59,7 +81,12 @@ impl<'a, T> Tokens<'a, T> {
     /// Creates a token in each place. A failure is not reported here: creating the copies will fail
     /// too. Removes tokens left by earlier runs with the same journal, which are finished because
     /// this run holds the journal's lock.
-    pub(crate) fn leave(spec: &'a JobSpec<'a, T>, live: &'a LiveTokens, run: Option<RunId>) -> Self {
+    pub(crate) fn leave(
+        spec: &'a JobSpec<'a, T>,
+        live: &'a LiveTokens,
+        run: Option<RunId>,
+        attempt: u32,
+    ) -> Self {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
         for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
@@ -71,12 +98,11 @@ impl<'a, T> Tokens<'a, T> {
         }
         // The name has no NUL.
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
-        let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
         let mut left = Vec::new();
         for place in &spec.places {
             let made = spec.run.cache.open(place).and_then(|directory| {
-                haul_sys::open(&*directory, &name, rights)?.close()?;
-                live.add(directory, &name, place.path_of(&name));
+                let token = LiveToken::create(directory, &name, place.path_of(&name), attempt)?;
+                lock(&live.0).push(token);
                 Ok(DirectoryToken { place: RemotePath::to(place), name: name.clone() })
             });
             match made {

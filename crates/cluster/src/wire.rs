@@ -88,6 +88,9 @@ pub struct InitMessage {
     pub reports_entries: bool,
     /// Time after which a silent process is given up.
     pub silence: Duration,
+    /// Host of the launch process: ranks elsewhere live on a lease. `None` if the job is never
+    /// started again.
+    pub lease_unless_on: Option<String>,
 }
 
 /// A file that identifies a directory.
@@ -143,8 +146,9 @@ pub enum Message {
     Report(Box<ProgressReport>),
     /// Master to all: the tool has cancelled the run.
     CalledOff,
-    /// Heartbeat of a process that has sent nothing for a while.
-    Alive,
+    /// Any rank to the master: heartbeat, with the time of the sender's clock
+    /// ([`haul_sys::since_boot`]).
+    Alive(Duration),
     /// Master to all: shut down.
     Stop,
     /// Any rank to the master: nothing more will be sent from here.
@@ -155,6 +159,13 @@ pub enum Message {
     Request(Load),
     /// Master: the limits allow this much of the requested load.
     Grant(Load),
+    /// Master: answer to a heartbeat.
+    Lease {
+        /// The time in the heartbeat.
+        asked: Duration,
+        /// For how long the rank may live from that time.
+        lasts: Duration,
+    },
 }
 
 /// A completed work item.
@@ -206,6 +217,8 @@ pub struct RangeOver {
     pub took: Duration,
     /// True if every byte was moved.
     pub moved: bool,
+    /// How many of its bytes are counted here instead of in [`News::tally`].
+    pub bytes: u64,
     /// The tool's result, for the leader
     /// ([`Distributed::finish_range`](crate::Distributed::finish_range)).
     pub result: Vec<u8>,
@@ -388,8 +401,8 @@ pub enum ToMaster {
     Closed,
     /// The tool has cancelled the run.
     CallOff,
-    /// Heartbeat.
-    Alive,
+    /// Answer to a heartbeat, with the time in it.
+    Lease(Duration),
     /// Shut down.
     Stop,
     /// The limits have changed.
@@ -429,8 +442,8 @@ pub enum ToLaunch {
     Remark(String),
     /// The ranks that have completed nothing for some time, and for how long.
     SlowRanks(Vec<(Rank, Duration)>),
-    /// Heartbeat.
-    Alive,
+    /// Heartbeat, with the time of rank 0's clock ([`haul_sys::since_boot`]).
+    Alive(Duration),
     /// Shutdown is complete.
     Stopped {
         /// Messages between ranks that rank 0 sent or received.

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_cluster::launch::{GroupOptions, HostRanks, Launcher, ProcessGroup, Started};
 use haul_cluster::link::{Arrival, Link, inside};
@@ -462,7 +462,8 @@ fn a_range_is_reported_moved_only_if_all_of_it_was() {
 /// ends before it has reported anything else. The second completes every work item.
 #[derive(Default)]
 struct LostOnce {
-    attempts: AtomicU64,
+    /// When the first attempt sent its last message.
+    lost: Arc<Mutex<Option<Instant>>>,
     /// Entries of the work items of the second attempt.
     sent_again: Arc<Mutex<Vec<u32>>>,
 }
@@ -470,14 +471,22 @@ struct LostOnce {
 impl Launcher for LostOnce {
     fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
         let (launch, master) = inside();
-        let is_first = self.attempts.fetch_add(1, Ordering::Relaxed) == 0;
+        let lost = self.lost.lock().unwrap().take();
+        // A rank on another host may have a lease from then.
+        assert!(lost.is_none_or(|lost| lost.elapsed() > SILENCE * 2 / 3), "started too early: {lost:?}");
+        let lost = lost.is_none().then(|| Arc::clone(&self.lost));
         let sent_again = Arc::clone(&self.sent_again);
-        std::thread::spawn(move || lead(master, is_first, &sent_again));
+        std::thread::spawn(move || lead(master, lost.as_deref(), &sent_again));
         Ok(Started { link: launch, job: None })
     }
 }
 
-fn lead(mut link: Link<ToLaunch, ToMaster>, is_first: bool, sent_again: &Mutex<Vec<u32>>) {
+/// `lost` is set in the first attempt.
+fn lead(
+    mut link: Link<ToLaunch, ToMaster>,
+    lost: Option<&Mutex<Option<Instant>>>,
+    sent_again: &Mutex<Vec<u32>>,
+) {
     let ready = ToLaunch::Ready { hosts: vec!["here".to_owned()], carrier: "none".to_owned() };
     link.send(ready).unwrap();
     loop {
@@ -493,21 +502,25 @@ fn lead(mut link: Link<ToLaunch, ToMaster>, is_first: bool, sent_again: &Mutex<V
                 continue;
             }
         };
-        let report = match is_first {
-            true => RankReport { opened: opened(item, &body), ..RankReport::default() },
-            false => {
+        let report = match lost {
+            Some(_) => RankReport { opened: opened(item, &body), ..RankReport::default() },
+            None => {
                 sent_again.lock().unwrap().push(entries);
                 let (outcome, problems) = (ItemOutcome::default(), Vec::new());
                 let over = ItemOver { item, outcome, flawless: true, problems };
                 RankReport { items: vec![over], ..RankReport::default() }
             }
         };
+        let sent = Instant::now();
         link.send(ToLaunch::Report { rank: Rank(0), report: Box::new(report) }).unwrap();
-        if is_first {
+        if let Some(lost) = lost {
+            *lost.lock().unwrap() = Some(sent);
             return;
         }
     }
 }
+
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Announces every entry of a work item as a large file.
 fn opened(item: ItemId, body: &[u8]) -> Vec<FileOpened> {
@@ -538,8 +551,7 @@ fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
     let cache = DirCache::new(16);
     let launcher = LostOnce::default();
     let sent_again = Arc::clone(&launcher.sent_again);
-    let options =
-        GroupOptions { silence: Duration::from_secs(60), range_bytes: None, walk: WalkPlacement::Launch };
+    let options = GroupOptions { silence: SILENCE, range_bytes: None, walk: WalkPlacement::Launch };
     let group = ProcessGroup::new(Box::new(launcher), options, None);
     let run = RunSpec {
         tool: &tool,

@@ -34,6 +34,7 @@ mod gate;
 mod inherited;
 mod interposer;
 mod kernel_aio;
+mod lease;
 mod local_time;
 mod locale;
 pub mod magic;
@@ -83,6 +84,7 @@ pub use file_system::{
 pub use inherited::{inherited_for_writing, keep_from_children, write_all_within};
 pub use interposer::interposer;
 pub use kernel_aio::{Gather, KernelAio};
+pub use lease::{Lease, since_boot};
 pub use local_time::{LocalTime, local_time, seconds_of, utc_time};
 pub use locale::{character_set, first_character, use_character_set};
 pub use magic_link::leads_to_descriptor;

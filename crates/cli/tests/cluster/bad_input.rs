@@ -66,11 +66,13 @@ fn without_mpi_there_are_no_clients() {
 #[test]
 fn a_signal_while_the_ranks_start_leaves_nothing() {
     require!(program!().needs_haul());
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
         let scene = Scene::new();
         let launcher = Sandbox::in_memory().unwrap();
         let script = launcher.join("launcher");
         write_script(&script, "#!/bin/sh\n[ \"$1\" = --version ] || exec sleep 1000\n").unwrap();
+        let modified = || fs::metadata(scene.0.path()).unwrap().modified().unwrap();
+        let before = modified();
         let mark = scene.0.path().display().to_string();
         let run =
             program!().run().args(["--clients=2", "a", "b"]).arg(format!("--launcher={}", script.display()));
@@ -79,7 +81,7 @@ fn a_signal_while_the_ranks_start_leaves_nothing() {
         assert!(wait::until(LIMIT, has_token), "{:?}", scene.names());
         running.signal(signal).unwrap();
         assert_eq!(running.finish().unwrap().ending, RunEnding::Signalled(signal));
-        assert_eq!(scene.names(), ["a"]);
+        assert_eq!((scene.names(), modified()), (vec!["a".to_owned()], before));
     }
 }
 

@@ -13,6 +13,7 @@ use haul_testkit::hosts::{self, Hosts};
 use haul_testkit::mpi::{Mpi, MpiKind};
 use haul_testkit::program::write_script;
 use haul_testkit::run::TestRun;
+use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::spec::{self, EntrySpec, Spec};
 use haul_testkit::standin::{self, Standin};
 use haul_testkit::{
@@ -224,6 +225,54 @@ tests! {
     a_host_that_stays_away_is_left_out_where_the_user_maps_ranks
         => a_host_stays_away(MpiKind::OpenMpi5, "--map-by slot --bind-to none");
     a_host_that_stays_away_under_mpich_is_left_out => a_host_stays_away(MpiKind::Mpich4, "");
+}
+
+/// A host is cut off and stopped. When the copy has ended without it, nothing that its ranks had in
+/// hand may be left to go on, because the files belong to the user again.
+fn a_stopped_host_does_not_come_back(kind: MpiKind) {
+    needed!(kind);
+    let scene = Scene::new(kind);
+    scene.build_many();
+    let to = scene.sandbox.join("to");
+    let target = |number: u64| to.join(format!("d{}/f{number}", number % 10));
+    (0..10).for_each(|number| fs::create_dir_all(to.join(format!("d{number}"))).unwrap());
+    (0..6000).for_each(|number| fs::write(target(number), "").unwrap());
+    let is_copied = |number: &u64| fs::metadata(target(*number)).is_ok_and(|file| file.len() > 0);
+    let copied = || (0..6000).filter(is_copied).count();
+    // All hosts share one machine, and without the mark the launch process can't find the ranks of
+    // h3 there.
+    let agent = scene.agent("h3) unset HAUL_JOB;;");
+    // Slow enough that all ranks have work in hand for a while.
+    let copy = scene.copy().env("HAUL_AGENT", &agent).args(["--iops-limit=1000", "-rT", "from", "to"]);
+    let running = copy.start().unwrap();
+    assert!(wait::until(LIMIT, || copied() > 300), "the copy does not begin");
+    let ranks = || scene.hosts.processes("h3").unwrap().into_iter().filter(|pid| runs_haul(*pid));
+    let stopped: Vec<_> = ranks().collect();
+    for pid in &stopped {
+        kill_process(Pid::from_raw(*pid as i32).unwrap(), Signal::STOP).unwrap();
+    }
+    scene.hosts.cut("h3").unwrap();
+    assert!(!stopped.is_empty() && copied() < 4000, "{stopped:?} {}", copied());
+    let outcome = running.finish().unwrap();
+    assert_eq!(ranks().collect::<Vec<_>>(), [0; 0], "{}", outcome.errors());
+    scene.assert_same(Facts::CONTENT, &outcome);
+    assert!(
+        outcome.errors().contains("; restarting the remaining work without h3\n"),
+        "{}",
+        outcome.errors()
+    );
+    scene.nobody_stays();
+}
+
+fn runs_haul(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "haul\n")
+}
+
+tests! {
+    a_stopped_host_does_not_come_back_when_the_copy_is_over
+        => a_stopped_host_does_not_come_back(MpiKind::OpenMpi4);
+    a_stopped_host_does_not_come_back_under_mpich_when_the_copy_is_over
+        => a_stopped_host_does_not_come_back(MpiKind::Mpich4);
 }
 
 #[test]

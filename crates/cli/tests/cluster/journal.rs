@@ -285,6 +285,23 @@ fn leftovers_that_are_not_provably_ours_stay() {
     assert_eq!(fs::metadata(aside).unwrap().nlink(), 1);
 }
 
+/// The token that shows whether all ranks see the target leaves no trace in it, not even a time.
+#[test]
+fn a_copy_with_nothing_to_do_keeps_the_times_of_its_target() {
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let copy = script(&sandbox, &Mpi::find(MpiKind::OpenMpi4).unwrap(), Way::Clients(2), &[]);
+    for name in ["from", "to"] {
+        fs::create_dir(sandbox.join(name)).unwrap();
+        fs::write(sandbox.join(name).join("file"), name).unwrap();
+    }
+    let modified = || ["", "to"].map(|name| fs::metadata(sandbox.join(name)).unwrap().modified().unwrap());
+    let before = modified();
+    let outcome = copy.run().args(["-rn", "from/.", "to"]).in_folder(sandbox.path()).finish().unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    assert_eq!(modified(), before);
+}
+
 /// A segment of a large file, which a copy on one machine records.
 const SEGMENT: u64 = 128 << 20;
 

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use haul_flow::Reporter;
+
 use super::attempt_hosts;
 use super::failed_host::{Loss, failed_host};
 use super::job::LoggedJob;
 use crate::error::JobError;
+use crate::lease;
 use crate::link::Incoming;
 use crate::standstill::Standstill;
 use crate::wire::ToLaunch;
@@ -74,5 +77,17 @@ impl Attempt {
             printed.extend(job.printed());
         }
         printed
+    }
+
+    /// Waits until no rank of this lost attempt lives on other hosts, where it might replace files
+    /// that the next attempt has completed.
+    pub(super) fn outwait_leases(&self, silence: Duration, report: &dyn Reporter) {
+        let others = attempt_hosts::suspects(&self.hosts, &attempt_hosts::here());
+        let left = lease::over_after(silence).saturating_sub(self.last_received.elapsed());
+        if !others.is_empty() && !left.is_zero() {
+            let (seconds, others) = (left.as_secs_f64(), others.join(", "));
+            report.debug(&format!("waiting {seconds:.1} s until no rank is left on {others}"));
+            std::thread::sleep(left);
+        }
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn named_once(hosts: &[String]) -> String {
 }
 
 /// True if two names are the same host's. Launchers may omit the domain.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     one == other || (one.contains('.') != other.contains('.') && short(one) == short(other))
 }

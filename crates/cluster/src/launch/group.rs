@@ -89,7 +89,7 @@ pub struct ProcessGroup {
     options: GroupOptions,
     journal: Option<Arc<Journal>>,
     attempt: Mutex<Option<Attempt>>,
-    outgoing: Mutex<Option<(Outgoing<ToMaster>, Instant)>>,
+    outgoing: Mutex<Option<Outgoing<ToMaster>>>,
     /// Number of ranks that copy, in the current attempt.
     workers: AtomicUsize,
     lost: OnceLock<JobError>,
@@ -173,19 +173,23 @@ impl ProcessGroup {
         lock(&self.known).change_to(T::KINDS);
         let run = self.journal.as_deref().map(Journal::run);
         // Before the ranks start: each looks for them first.
-        let tokens = Tokens::leave(spec, &self.tokens, run);
+        let tokens = Tokens::leave(spec, &self.tokens, run, number);
         let places = lock(&self.places).clone();
         let Started { mut link, job } = self.launcher.start(&places)?;
         let init_message = self.init_message(spec, number, tokens.left())?;
         let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
-        let (outgoing, incoming) = link.split();
+        let (mut outgoing, incoming) = link.split();
         let (last_received, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
         let standstill = Standstill::new(last_received);
         let (tool, stopped) = (T::NAME, None);
         let mut attempt =
             Attempt { incoming, job, hosts, last_received, standstill, printed, number, tool, stopped };
         let ready = match sent {
-            Ok(()) => self.wait_until_ready(&mut attempt, spec.run.report).map(drop),
+            Ok(()) => {
+                // If this fails, the link is found closed.
+                let mut answer = |message| outgoing.send(message).unwrap_or_default();
+                self.wait_until_ready(&mut attempt, spec.run.report, &mut answer).map(drop)
+            }
             Err(cause) => Err(JobError::NotSent(Arc::new(cause))),
         };
         if let Err(error) = ready {
@@ -234,7 +238,7 @@ impl ProcessGroup {
         let mut guard = lock(&self.attempt);
         let Some(attempt) = guard.as_mut() else { return Err(self.why_lost()) };
         attempt.tool = T::NAME;
-        let ready = self.wait_until_ready(attempt, spec.run.report);
+        let ready = self.wait_until_ready(attempt, spec.run.report, &mut |message| self.post(message));
         if ready.is_err() {
             lock(&self.outgoing).take();
             spec.run.report.note(&attempt.end());
@@ -253,7 +257,7 @@ impl ProcessGroup {
 
     /// Switches to a ready job: from now on messages reach its ranks.
     pub(crate) fn take_up(&self, ReadyGroup { outgoing, attempt }: ReadyGroup) {
-        *lock(&self.outgoing) = Some((outgoing, Instant::now()));
+        *lock(&self.outgoing) = Some(outgoing);
         *lock(&self.attempt) = Some(attempt);
     }
 
@@ -290,14 +294,17 @@ impl ProcessGroup {
             debug: spec.run.report.wants_debug(),
             reports_entries: spec.run.report.wants_entries(),
             silence: self.options.silence,
+            lease_unless_on: self.launcher.starts_again().then(attempt_hosts::here),
         })
     }
 
-    /// Waits until the ranks are ready. Returns the hosts and news of reports that came before.
+    /// Waits until the ranks are ready; `answer` sends them an answer to a heartbeat. Returns the
+    /// hosts and news of reports that came before.
     fn wait_until_ready(
         &self,
         attempt: &mut Attempt,
         report: &dyn Reporter,
+        answer: &mut dyn FnMut(ToMaster),
     ) -> Result<Vec<(String, News)>, JobError> {
         let mut late = Vec::new();
         let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
@@ -334,6 +341,7 @@ impl ProcessGroup {
                     return Err(last);
                 }
                 Some(Arrival::Message(ToLaunch::Lost { why })) => return Err(JobError::Lost(why)),
+                Some(Arrival::Message(ToLaunch::Alive(asked))) => answer(ToMaster::Lease(asked)),
                 Some(Arrival::Message(_)) | None => {}
                 Some(Arrival::Stray(text)) => attempt.printed.extend(text),
                 Some(Arrival::Gone(why)) => return Err(JobError::Disconnected(why)),
@@ -344,17 +352,13 @@ impl ProcessGroup {
     /// Sends a message. If that fails, the receiver finds the link closed.
     pub(crate) fn post(&self, message: ToMaster) {
         let mut outgoing = lock(&self.outgoing);
-        if let Some((link, last_sent)) = outgoing.as_mut() {
-            *last_sent = Instant::now();
-            if link.send(message).is_err() {
-                *outgoing = None;
-            }
+        if outgoing.as_mut().is_some_and(|link| link.send(message).is_err()) {
+            *outgoing = None;
         }
     }
 
     /// Waits up to `patience` for a message. Returns at once if the job is lost for good.
     pub(crate) fn receive(&self, patience: Duration) -> Received {
-        self.show_life();
         let mut guard = lock(&self.attempt);
         let Some(attempt) = guard.as_mut() else { return Received::Lost(self.why_lost()) };
         let arrival = attempt.incoming.wait(patience);
@@ -378,6 +382,10 @@ impl ProcessGroup {
                 Received::SlowRanks(slow.into_iter().map(named).collect())
             }
             Some(Arrival::Message(ToLaunch::Grant(load))) => Received::Grant(load),
+            Some(Arrival::Message(ToLaunch::Alive(asked))) => {
+                self.post(ToMaster::Lease(asked));
+                Received::Nothing
+            }
             Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
                 attempt.stopped = Some(messages);
                 Received::Nothing
@@ -406,16 +414,6 @@ impl ProcessGroup {
         match report.unknown_kind(self.known()) {
             None => Ok((host, report)),
             Some(kind) => Err(JobError::UnknownKind { host, kind }),
-        }
-    }
-
-    fn show_life(&self) {
-        let quiet =
-            // Six times as often as the peer needs it, so that a delayed message isn't mistaken for
-            // silence.
-            |(_, last_sent): &(Outgoing<ToMaster>, Instant)| last_sent.elapsed() > self.options.silence / 6;
-        if lock(&self.outgoing).as_ref().is_some_and(quiet) {
-            self.post(ToMaster::Alive);
         }
     }
 
@@ -476,6 +474,7 @@ impl ProcessGroup {
             if !goes_on || !self.launcher.starts_again() {
                 break;
             }
+            ended.outwait_leases(self.options.silence, spec.run.report);
             spec.run.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.start_ranks(spec, number) {
                 Ok(ready) => {

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Guarantee: after [`LaunchedJob::end`] or a drop, no process of the job is left on this host.
-//! Ranks on other hosts end when their launcher's daemon does, or when they miss rank 0.
+//! Ranks on other hosts end when their launcher's daemon does, or with their lease (`lease.rs`).
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use haul_flow::{
     CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Limits, Local, Operand, Policy, Problem,
-    Status, lock, plan,
+    Status, Tally, lock, plan,
 };
 use haul_journal::{Journal, Stamp};
 
@@ -297,6 +297,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     fn range_over(&self, over: RangeOver) {
+        self.spec.run.report.count(Tally { bytes: over.bytes, ..Tally::default() });
         self.table().keep_problems(over.file, over.problems);
         if !over.moved {
             return;
