@@ -124,6 +124,18 @@ fn preserved_set_id_bits_are_set_again_in_existing_files() {
     }
 }
 
+/// Only the owner of a directory may set its mode then.
+#[test]
+fn root_without_rights_over_the_files_of_others_makes_backups() {
+    require!(program!().needs_haul(), needs::root(), needs::tool("setpriv"));
+    let scene = Scene::of(
+        "mkdir -p s/d t/d; echo new >s/d/f; echo older >t/d/f; chmod 2775 t/d; chown -R 7:8 s/d t/d",
+    );
+    let outcome = scene.shell("setpriv --bounding-set=-fowner \"$HAUL\" sync --backup-dir=../kept s t");
+    assert!(!outcome.errors().contains("cannot backup"), "{}", outcome.errors());
+    assert_eq!(scene.script("cat kept/d/f; stat -c '%a %u:%g' kept/d"), "older\n2775 7:8\n");
+}
+
 #[test]
 fn root_without_capabilities_keeps_trees_equal() {
     require!(program!().needs_haul(), needs::root(), needs::tool("setpriv"), needs::tool("setcap"));
