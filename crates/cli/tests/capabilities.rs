@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use haul_testkit::duel::Duel;
-use haul_testkit::{CopyProgram, Facts, Release, needs, program, require};
+use haul_testkit::program::each_engine;
+use haul_testkit::{CopyProgram, Facts, Release, Sandbox, needs, program, require};
 
 use scene::Scene;
 
@@ -84,6 +85,55 @@ fn a_replaced_file_keeps_its_set_id_bits_only_if_this_process_may_set_them() {
             assert_eq!(there & 0o7777, mode, "{lacks} {option} {content:?}");
         }
     }
+}
+
+/// Without CAP_FSETID, the kernel clears them when a file is written to.
+#[test]
+fn preserved_set_id_bits_are_set_again_in_existing_files() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setpriv"));
+    let place = Sandbox::in_memory().unwrap();
+    let ours = ours.publish(place.path()).unwrap();
+    let lines = [
+        "cp -a -T s t",
+        "cp -af -T s t",
+        "cp -r --preserve=mode -T s t",
+        "cp -r --preserve=mode --atomic -T s t",
+        "cp -r --preserve=mode --no-atomic -T s t",
+        "cp -r --preserve=mode --sparse=always --verify -T s t",
+        "cp -r --preserve=mode --resume -T s t",
+        "cp -r --preserve=mode --attributes-only -T s t",
+        "sync s t",
+        "sync --inplace s t",
+    ];
+    let engines = each_engine().into_iter().map(|way| format!("cp -rp {} -T s t", way.join(" ")));
+    let users =
+        [("65534:65534", "--reuid=65534 --regid=65534 --clear-groups"), ("0:0", "--bounding-set=-fsetid")];
+    for line in lines.map(str::to_owned).into_iter().chain(engines) {
+        for (owner, limits) in users {
+            let scene = Scene::of(&format!(
+                "umask 022; mkdir s t; for mode in 755 2755 4755 6755 2645; do for size in 0 9 3000000; do
+                    name=$mode-$size; head -c $size /dev/zero >s/$name; echo old >t/$name
+                    chown {owner} s/$name t/$name; chmod $mode s/$name t/$name
+                done; done; chown {owner} s t"
+            ));
+            scene.script(&format!("setpriv {limits} {} {line}", ours.path().display()));
+            let modes = |tree: &str| scene.script(&format!("cd {tree}; stat -c '%n %a' *"));
+            assert_eq!(modes("s"), modes("t"), "{limits} {line}");
+        }
+    }
+}
+
+/// Only the owner of a directory may set its mode then.
+#[test]
+fn root_without_rights_over_the_files_of_others_makes_backups() {
+    require!(program!().needs_haul(), needs::root(), needs::tool("setpriv"));
+    let scene = Scene::of(
+        "mkdir -p s/d t/d; echo new >s/d/f; echo older >t/d/f; chmod 2775 t/d; chown -R 7:8 s/d t/d",
+    );
+    let outcome = scene.shell("setpriv --bounding-set=-fowner \"$HAUL\" sync --backup-dir=../kept s t");
+    assert!(!outcome.errors().contains("cannot backup"), "{}", outcome.errors());
+    assert_eq!(scene.script("cat kept/d/f; stat -c '%a %u:%g' kept/d"), "older\n2775 7:8\n");
 }
 
 #[test]

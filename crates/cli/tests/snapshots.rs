@@ -224,6 +224,26 @@ fn what_is_replaced_or_deleted_is_kept_where_rsync_keeps_it() {
     assert!(!kept(sandbox.path()).iter().any(|(name, _)| name.contains(".haul-")));
 }
 
+/// Of two names of a file, a killed run has replaced one, whose original is kept. The next run makes
+/// one a link to the other, in the order in which it finds them.
+#[test]
+fn what_a_killed_run_has_kept_is_not_replaced_by_what_it_made() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for (made, due) in [("a", "b"), ("b", "a")] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let script = format!(
+            "mkdir s t kept; echo new >s/a; ln s/a s/b; cp -p s/a t/{made}; echo old-{made} >kept/{made}; echo old-{due} >t/{due}"
+        );
+        sandbox.script(&script).unwrap();
+        succeed(&ours, sandbox.path(), "-j1 --backup-dir=../kept s t");
+        let content = |name: &str| std::fs::read_to_string(sandbox.join("kept").join(name)).unwrap();
+        assert_eq!([content("a"), content("b")], ["old-a\n", "old-b\n"], "{made}");
+        let differences = compare(&take(&sandbox, "s"), &take(&sandbox, "t"), FACTS).unwrap();
+        assert!(differences.is_empty(), "{made}: {differences}");
+    }
+}
+
 #[test]
 fn nothing_is_replaced_or_deleted_that_cannot_be_kept() {
     let ours = program!();

@@ -251,3 +251,38 @@ fn files_with_other_names_are_never_written_to() {
         assert!(differences.is_empty(), "{what}: {differences}");
     }
 }
+
+/// Until a replacement is complete, the old entry stays: a device can't be made by an ordinary user,
+/// and for the file there is no room.
+#[test]
+fn what_cannot_be_replaced_stays() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    for options in ["", "--inplace ", "--inplace --no-preserve=links "] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let script = "mkdir s t; mknod s/x c 1 3; mknod s/p b 7 9; echo keep >t/x; ln -s keep t/p; chown -h 65534 t t/*";
+        sandbox.script(script).unwrap();
+        let before = take(&sandbox, "t");
+        let run = TestRun::new(ours.path()).arg("sync").args(format!("{options}s t").split(' '));
+        let outcome = run.env("LC_ALL", "C").as_nobody().in_folder(sandbox.path()).finish().unwrap();
+        assert_eq!(outcome.errors().matches("cannot create special file").count(), 2, "{options}");
+        let differences = compare(&before, &take(&sandbox, "t"), Facts::CONTENT).unwrap();
+        assert!(differences.is_empty(), "{options}: {differences}");
+
+        let mount = Mount::memory(1 << 20).unwrap();
+        let script = format!(
+            "mkdir l; head -c 4M /dev/zero >l/f; cd {}; echo keep >f; ln f other",
+            mount.path().display()
+        );
+        sandbox.script(&script).unwrap();
+        let outcome = sync(&ours, sandbox.path(), &format!("{options}l {}", mount.path().display()));
+        assert!(outcome.errors().contains("No space left on device"), "{options}: {}", outcome.errors());
+        let found = names_below(mount.path());
+        let content = fs::read(mount.join("f")).unwrap_or_default();
+        assert_eq!(
+            (content.as_slice(), found),
+            (&b"keep\n"[..], vec!["f".to_owned(), "other".to_owned()]),
+            "{options}"
+        );
+    }
+}

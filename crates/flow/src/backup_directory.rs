@@ -216,12 +216,16 @@ fn find_or_make(parent: &Fd, name: &CStr, like: impl Fn() -> Result<Stat, Error>
         outcome => outcome?,
     }
     let made = open(parent, name, Open::DIRECTORY)?;
-    match change_owner(&made, Owner { user: Some(like.owner), group: Some(like.group) }) {
+    let give = |owner| match change_owner(&made, owner) {
         // Whoever may not give it away keeps it: the backup is worth more than its owner.
-        Err(cause) if matches!(cause.errno(), Errno::PERM | Errno::INVAL) => {}
-        outcome => outcome?,
-    }
+        Err(cause) if matches!(cause.errno(), Errno::PERM | Errno::INVAL) => Ok(()),
+        outcome => outcome,
+    };
+    // The mode comes after the group that it is for, and before the owner: without CAP_FOWNER, only
+    // the owner may set it.
+    give(Owner { user: None, group: Some(like.group) })?;
     change_mode(&made, like.mode.or(Mode::OWNER))?;
+    give(Owner { user: Some(like.owner), group: None })?;
     Ok(made)
 }
 

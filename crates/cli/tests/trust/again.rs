@@ -2,6 +2,7 @@
 //! completes it, as if it had never been interrupted.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use haul_testkit::change::change_quietly;
 use haul_testkit::{CopyProgram, Facts, Sandbox, TestRun, compare, libc, needs, program, require};
@@ -185,6 +186,46 @@ fn what_others_wrote_after_the_kill_is_left_alone() {
         }
     }
     assert!(changed > 0 && added > 0, "{changed} changed, {added} added");
+}
+
+/// A copy that ends with an error records what it has completed: from then on that is anybody's.
+#[test]
+fn what_a_failed_copy_completed_is_like_any_other_entry() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("setfacl"), needs_birth_times());
+    let script = "mkdir -p s/sub s/bad t; echo 1 >s/sub/changed; echo x >s/sub/private; ln -s 1 s/sub/link
+        echo x >t/bad; sleep 0.1";
+    for option in ["-rn", "-ru", "-r", "-a", "-r --no-atomic"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(script).unwrap();
+        let copy = || {
+            let run = ours.run().args(option.split(' ')).args(["--journal=journal", "-T", "s", "t"]);
+            let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+            let errors = outcome.errors();
+            assert!(errors.contains("'t/bad'") && errors.lines().count() == 1, "{option}: {errors}");
+        };
+        copy();
+        let change = "chmod 600 t/sub/private; setfacl -m u:7:r t/sub/private; ln t/sub/private t/kept
+            echo 2 >s/sub/changed; ln -sfn 2 s/sub/link; touch -h -d 2001-01-01 s/sub/changed s/sub/link";
+        sandbox.script(change).unwrap();
+        let look = || {
+            let found = fs::symlink_metadata(sandbox.join("t/sub/private")).unwrap();
+            (found.ino(), found.nlink(), found.mode() & 0o7777)
+        };
+        let before = look();
+        copy();
+        let replaces = !matches!(option, "-rn" | "-ru");
+        let content = fs::read_to_string(sandbox.join("t/sub/changed")).unwrap();
+        let link = fs::read_link(sandbox.join("t/sub/link")).unwrap();
+        assert_eq!(
+            (content.trim(), link.to_str()),
+            if replaces { ("2", Some("2")) } else { ("1", Some("1")) }
+        );
+        // With -a it gets the mode of its source, and other names are cut off, as by GNU cp.
+        if option != "-a" {
+            assert_eq!(look(), before, "{option}");
+        }
+    }
 }
 
 /// A journal that records nothing new still says that the target directory is the copy itself.

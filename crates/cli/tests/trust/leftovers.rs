@@ -42,6 +42,7 @@ fn nothing_of_any_type_is_left_after_the_next_run() {
     require!(ours.needs_haul(), needs::tool("strace"));
     for words in [
         ["sync", "-j1", "s", "t"].as_slice(),
+        &["sync", "-j1", "--inplace", "s", "t"],
         &["sync", "-j1", "--backup-dir=../kept", "s", "t"],
         &["cp", "-a", "--atomic", "-j1", "-T", "s", "t"],
         &["cp", "-a", "--resume", "-j1", "-T", "s", "t"],

@@ -294,11 +294,13 @@ impl<'a> NewAttributes<'a> {
         if access && self.xattrs.access_list.is_none() {
             remove_xattr(file, ACCESS_LIST)?;
         }
-        // Where owner or group change, the mode was narrowed before and set-id bits may be gone.
+        // Where owner or group change, the mode was narrowed before. The set-id bits of a file are
+        // gone if it was written to by a process without CAP_FSETID.
         let stat = self.stat;
+        let has_its_bits = mode.and(Mode::SET_ID).is_empty() || stat.kind == FileType::Directory;
         let is_as_before =
             |before: &Stat| before.mode == mode && (before.owner, before.group) == (stat.owner, stat.group);
-        let has_mode = self.before.is_some_and(is_as_before);
+        let has_mode = has_its_bits && self.before.is_some_and(is_as_before);
         let has = |key: &CStr, is_there: bool, wanted: &Option<Vec<u8>>| match wanted {
             Some(list) if is_there => get_xattr(file, key).is_ok_and(|there| there == *list),
             wanted => wanted.is_none() && !is_there,

@@ -299,7 +299,6 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         // It is no older than the source, but must become the same file as the source's
         // other names.
         TargetPlace::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
-            place::keep(copy, &new)?;
             copy.print_linked(first, before.as_ref(), None);
         }
         TargetPlace::Left(Left::AsCopy) => {}

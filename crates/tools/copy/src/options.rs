@@ -422,6 +422,12 @@ impl CopyOptions {
         self.preserve.contains(what)
     }
 
+    /// True if the old entry stays until its replacement is complete. In place, a sync only writes
+    /// to regular files.
+    pub(super) fn replaces_whole(&self) -> bool {
+        self.atomic == Atomic::Always || self.existing.update.syncs()
+    }
+
     /// True if names wait for the data: files are flushed before they get them.
     pub(super) fn names_after_flush(&self) -> bool {
         self.atomic == Atomic::Always && self.fsync == Fsync::End

@@ -17,7 +17,7 @@ use super::entry_copy::EntryCopy;
 use super::existing::{Decision, Details, ReplaceRefusal, Skip, TargetCase, decide, looks_at_link};
 use super::journaled;
 use super::mend;
-use super::options::{Atomic, Preserve, Update, UpdateRule};
+use super::options::{Preserve, Update, UpdateRule};
 use super::waiting::{has_made_way, in_the_way};
 
 /// State of a target's place once it has been prepared.
@@ -241,9 +241,6 @@ pub(super) fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<Foreseen, Pr
     Ok(match decide(&scene.case(), &scene) {
         Decision::Stays => Foreseen::Stays(there),
         Decision::Remove if is_replaced(copy, source) => Foreseen::Replaced(there),
-        Decision::Remove if copy.options.existing.update.syncs() && source.kind != FileType::Directory => {
-            Foreseen::Stays(there)
-        }
         Decision::Remove => Foreseen::Removed,
         Decision::RemoveDirectory if has_made_way(copy, &there) => Foreseen::Made,
         Decision::RemoveDirectory if copy.options.existing.update.deletes_later() => {
@@ -367,9 +364,9 @@ fn is_in_absent(copy: EntryCopy<'_>) -> bool {
     copy.entry.node.own.held.is_absent() && !copy.entry.is_operand()
 }
 
-/// True if the copy is renamed over the existing entry, which a directory can't be.
+/// True if the copy is renamed over an entry that is to go, which a directory can't be.
 fn is_replaced(copy: EntryCopy<'_>, source: &Stat) -> bool {
-    copy.options.atomic == Atomic::Always && source.kind != FileType::Directory
+    copy.options.replaces_whole() && source.kind != FileType::Directory
 }
 
 /// Refuses to write through a symbolic link that an earlier operand created as the target.

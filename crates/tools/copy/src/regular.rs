@@ -359,7 +359,7 @@ fn empty(
 
 /// Creates the target in place of an existing entry of which nothing is kept.
 fn replace(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<OpenTarget, Problem> {
-    if copy.options.atomic != Atomic::Always {
+    if !copy.options.replaces_whole() {
         place::make_room(copy, directory, source.stat)?;
         return make_anew(copy, source, directory);
     }

@@ -16,7 +16,7 @@ use haul_flow::{DirCache, DirHandle, Problem, lock};
 use haul_sys::{Errno, Error, TEMPORARY_PREFIX, is_left_behind, run_of, stat_at};
 use haul_sys::{temporary_name, temporary_name_of_run};
 
-use super::options::{Atomic, TemporaryNames};
+use super::options::TemporaryNames;
 use super::{Copier, CopyKind};
 
 /// Returns a name for an entry that is renamed or removed later.
@@ -54,10 +54,10 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
         && parts.next().is_none()
 }
 
-/// Removes temporary files of earlier runs from a directory: with a journal or `--atomic`, those
-/// that used it and any run on this host. Nothing of it is in use: the journal's lock, or the name,
-/// proves that those runs ended, and this one has completed the directory's entries. If the job is
-/// lost everything is kept, so a later run can continue with it.
+/// Removes temporary files of earlier runs from a directory: with a journal, `--atomic` or in a
+/// sync, those that used it and any run on this host. Nothing of it is in use: the journal's lock,
+/// or the name, proves that those runs ended, and this one has completed the directory's entries.
+/// If the job is lost everything is kept, so a later run can continue with it.
 ///
 /// A name that `source` has, or that this process copies from another place, isn't removed: it may
 /// be all there is of a file. Only the process that walks removes anything, and `source` tells it
@@ -69,7 +69,7 @@ pub(super) fn sweep(
     source: Option<&Arc<DirHandle>>,
 ) -> Vec<Problem> {
     let run = copier.temporary_names.get().filter(|run| run.epoch > 1);
-    let is_wanted = run.is_some() || copier.options.atomic == Atomic::Always;
+    let is_wanted = run.is_some() || copier.options.replaces_whole();
     if !is_wanted {
         return Vec::new();
     }
