@@ -43,7 +43,8 @@ fn new_links_are_named_by_one_call() {
     require!(ours.needs_haul(), needs::tool("strace"));
     let sandbox = Sandbox::in_memory().unwrap();
     sandbox.script("mkdir s; ln -s elsewhere s/entry-1; mkfifo s/entry-2").unwrap();
-    for words in ["sync", "cp -rT --atomic"] {
+    // A sync looks before it decides about an entry.
+    for (words, looks) in [("sync", 1), ("cp -rT --atomic", 0)] {
         sandbox.script("rm -rf t").unwrap();
         let run = TestRun::new(ours.path()).args(words.split(' ')).args(["s", "t"]);
         let all = "renameat,renameat2,unlinkat,statx,newfstatat,fstatat64";
@@ -57,7 +58,8 @@ fn new_links_are_named_by_one_call() {
             calls.iter().filter(|call| is_about(name, call)).map(|call| call.name.as_str()).collect()
         };
         for entry in ["entry-1", "entry-2"] {
-            assert_eq!(names(entry), ["renameat2"], "{words}");
+            let names = names(entry);
+            assert!(names.len() == looks + 1 && names.ends_with(&["renameat2"]), "{words}: {names:?}");
         }
         assert!(!names(TEMPORARY).contains(&"unlinkat"), "{words}");
     }
