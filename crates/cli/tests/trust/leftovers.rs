@@ -140,7 +140,8 @@ fn a_source_stays_whatever_its_name_is() {
         ("mkdir -p s t/s; ln -s ../t/s s/link; cp N t/s", "cp -rL --atomic s t", "t/s/N"),
     ] {
         let sandbox = Sandbox::in_memory().unwrap();
-        let named = |text: &str| text.replace('N', &ended_name());
+        let name = ended_name();
+        let named = |text: &str| text.replace('N', &name);
         sandbox.script(&named(&format!("echo precious >N; {script}"))).unwrap();
         let words = named(words);
         let words: Vec<_> = words.split(' ').collect();
