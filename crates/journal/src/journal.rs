@@ -145,7 +145,7 @@ impl Journal {
 
     fn begin(
         path: &Path,
-        OpenedFile { mut file, not_locked }: OpenedFile,
+        OpenedFile { mut file, not_locked, was_created }: OpenedFile,
         spec: u64,
         note: u8,
     ) -> Result<Self, JournalError> {
@@ -167,14 +167,25 @@ impl Journal {
         if is_new {
             first = [MAGIC, &JournalRecord::Run { number, spec, note }.framed()?, &first].concat();
         }
-        // A damaged record would hide those appended after it.
-        file.set_len(end as u64)?;
-        // At once: a run that is killed here leaves all of it or nothing.
-        file.write_all(&first)?;
-        // Before anything is copied: without its first record a later run would not know that this
-        // one has made the target.
-        file.sync_all()?;
-        File::open(parent_of(path)).and_then(|directory| directory.sync_all())?;
+        let begin = |file: &mut File| {
+            // A damaged record would hide those appended after it.
+            file.set_len(end as u64)?;
+            // At once: a run that is killed here leaves all of it or nothing.
+            file.write_all(&first)?;
+            // Before anything is copied: without its first record a later run would not know that
+            // this one has made the target.
+            file.sync_all()?;
+            File::open(parent_of(path))?.sync_all()
+        };
+        if let Err(error) = begin(&mut file) {
+            // Later runs would refuse a file with a part of the first record. The lock is still
+            // held, so this run's file has the name, unless that is a symbolic link to it.
+            file.set_len(end as u64).unwrap_or_default();
+            if was_created && is_new && path.symlink_metadata().is_ok_and(|there| there.is_file()) {
+                remove(path).unwrap_or_default();
+            }
+            return Err(error.into());
+        }
         let appended = Appended {
             file,
             has_work: false,
@@ -301,7 +312,7 @@ impl Journal {
     /// # Errors
     /// If it can't be removed.
     pub fn remove(&self) -> io::Result<()> {
-        keeping_times(parent_of(&self.path), || std::fs::remove_file(&self.path))
+        remove(&self.path)
     }
 
     fn add_work(&self, record: &JournalRecord) {
@@ -315,14 +326,19 @@ impl Journal {
     }
 }
 
-/// Changes the names in a directory, and sets its times as they were.
+fn remove(path: &Path) -> io::Result<()> {
+    keeping_times(parent_of(path), || std::fs::remove_file(path))
+}
+
+/// Changes the names in a directory, and sets its times as they were, if it can be read.
 fn keeping_times<T>(directory: &Path, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let directory = File::open(directory)?;
-    let before = directory.metadata()?;
+    let before = File::open(directory).and_then(|directory| Ok((directory.metadata()?, directory)));
     let changed = change()?;
-    let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
-    // Only its owner may, and nobody else has set them before.
-    directory.set_times(times).unwrap_or_default();
+    if let Ok((before, directory)) = before {
+        let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
+        // Only its owner may, and nobody else has set them before.
+        directory.set_times(times).unwrap_or_default();
+    }
     Ok(changed)
 }
 
@@ -416,6 +432,8 @@ enum Access {
 struct OpenedFile {
     file: File,
     not_locked: Option<io::Error>,
+    /// True if nothing had its name.
+    was_created: bool,
 }
 
 /// Opens and locks the file.
@@ -424,15 +442,21 @@ fn open_locked(path: &Path, access: Access) -> Result<OpenedFile, JournalError> 
     loop {
         let mut how = File::options();
         how.read(true).append(true);
-        let file = match access {
-            Access::Usual => how.create(true).open(path)?,
-            Access::Private => match how.custom_flags(libc::O_NOFOLLOW).mode(0o600).open(path) {
-                // It is removed again, and then nothing shows in the directory that it was there.
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    keeping_times(parent_of(path), || how.create(true).open(path))?
-                }
-                outcome => outcome?,
-            },
+        if access == Access::Private {
+            how.custom_flags(libc::O_NOFOLLOW).mode(0o600);
+        }
+        let (file, was_created) = match how.open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let mut create = || how.create(true).open(path);
+                let created = match access {
+                    Access::Usual => create(),
+                    // It is removed again, and then nothing shows in the directory that it was
+                    // there.
+                    Access::Private => keeping_times(parent_of(path), create),
+                };
+                (created?, true)
+            }
+            outcome => (outcome?, false),
         };
         // flock(2): over NFS it becomes a lock on the server. It belongs to the open file, which a
         // forked child shares until `exec` closes its descriptor (`O_CLOEXEC`), so the programs
@@ -458,7 +482,7 @@ fn open_locked(path: &Path, access: Access) -> Result<OpenedFile, JournalError> 
         }
         match std::fs::metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
-                return Ok(OpenedFile { file, not_locked });
+                return Ok(OpenedFile { file, not_locked, was_created });
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}

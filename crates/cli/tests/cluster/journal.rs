@@ -15,7 +15,7 @@ use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::spec::{self, EntrySpec, Spec};
 use haul_testkit::standin::{self, Standin};
-use haul_testkit::{Sandbox, note, program, require};
+use haul_testkit::{Sandbox, TestRun, note, program, require};
 
 use crate::kills::{FILES, Scene, Victim, changes, describe, of_full};
 use crate::start::{Way, script};
@@ -33,6 +33,36 @@ fn nothing_hidden(folder: &Path) {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let hidden: Vec<_> = names.filter(|name| name.starts_with(".haul")).collect();
     assert!(hidden.is_empty(), "{hidden:?}");
+}
+
+/// Only the ranks see what they copy. A copy stays all the same if its name is that of a process
+/// that has ended.
+#[test]
+fn a_copy_by_ranks_stays_whatever_its_name_is() {
+    require!(MpiKind::OpenMpi4.needed());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
+    let own = haul_sys::temporary_name().into_string().unwrap();
+    let mut parts: Vec<_> = own.split('-').collect();
+    // Process ids have at most 22 bits.
+    parts[3] = "4194305";
+    let name = parts.join("-");
+    for (words, runs) in [
+        ("cp --atomic s/N s/b t/", 1),
+        ("cp --atomic -r s/. t/", 1),
+        ("cp --atomic -r a/. s/. t/", 1),
+        ("cp --journal=J s/N s/b t/", 2),
+    ] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script(&format!("mkdir a s t; echo precious >s/{name}; echo b >s/b; echo a >a/a")).unwrap();
+        let haul = script(&sandbox, &mpi, Way::Clients(2), &[]);
+        for _ in 0..runs {
+            let words = words.replace('N', &name);
+            let run = TestRun::new(haul.path()).args(words.split(' ')).in_folder(sandbox.path());
+            run.within(Duration::from_secs(60)).finish().unwrap();
+            let copy = fs::read_to_string(sandbox.join("t").join(&name)).unwrap_or_default();
+            assert_eq!(copy, "precious\n", "{words}");
+        }
+    }
 }
 
 /// A change that a rerun must notice.

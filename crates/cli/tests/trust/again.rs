@@ -1,8 +1,10 @@
 //! A copy that is killed at one of its system calls: whatever it has made by then, the same command
 //! completes it, as if it had never been interrupted.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use haul_testkit::change::change_quietly;
 use haul_testkit::{CopyProgram, Facts, Sandbox, TestRun, compare, libc, needs, program, require};
@@ -271,6 +273,38 @@ fn links_that_a_killed_copy_made_are_not_in_the_way() {
         } else {
             let printed = run().succeed().unwrap().printed();
             assert!(printed.contains("nothing to copy: all 9 entries"), "{options:?}: {printed}");
+        }
+    }
+}
+
+/// A copy whose journal can't be begun, or only a part of its first record, leaves no file that was
+/// not there, and none that the next run refuses.
+#[test]
+fn a_journal_that_cannot_be_begun_leaves_nothing() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("prlimit"));
+    for (options, before) in [("--resume", ""), ("--journal=t/J", ""), ("--journal=t/J", "J")] {
+        for bytes in [0, 10] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            sandbox.script("mkdir s t; echo x >s/f; touch -d 2001-01-01 t").unwrap();
+            if !before.is_empty() {
+                fs::write(sandbox.join("t").join(before), "").unwrap();
+            }
+            let times = || fs::metadata(sandbox.join("t")).unwrap().modified().unwrap();
+            let changed = times();
+            let run = || ours.run().args(["-r", options, "s", "t"]).in_folder(sandbox.path());
+            let limited = format!("trap '' XFSZ; exec prlimit --fsize={bytes} \"$@\"");
+            let limited = ["-c", &limited, "sh"].map(OsString::from).to_vec();
+            let outcome = run().behind(Path::new("/bin/sh"), limited).finish().unwrap();
+            let what = format!("{options}, {before:?}, {bytes}: {}", outcome.errors());
+            assert!(outcome.errors().contains("File too large"), "{what}");
+            let left = fs::read_dir(sandbox.join("t")).unwrap().map(|entry| entry.unwrap());
+            let left: Vec<_> =
+                left.map(|entry| (entry.file_name(), entry.metadata().unwrap().len())).collect();
+            let expected = (!before.is_empty()).then(|| (OsString::from(before), 0));
+            assert_eq!(left, Vec::from_iter(expected), "{what}");
+            assert!(times() == changed || options != "--resume", "{what}");
+            run().succeed().unwrap();
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::fs::{self, File};
 
 use haul_testkit::mount::Mount;
-use haul_testkit::strace::record;
-use haul_testkit::{CopyProgram, needs, program, random, require};
+use haul_testkit::strace::{TracedCall, record};
+use haul_testkit::{CopyProgram, Sandbox, TestRun, needs, program, random, require};
+
+use super::TEMPORARY;
 
 /// Counts the calls of this name, with `flag` among their arguments, of a copy of `source` in the
 /// file system to `target` beside it.
@@ -30,6 +32,36 @@ fn a_large_file_is_written_to_disk_while_it_is_copied() {
     assert_eq!(count(&ours, &disk, &[], flushes), 0);
     for options in [["--fsync"].as_slice(), &["--fsync", "--reflink=never"], &["--verify"], &["--resume"]] {
         assert_eq!(count(&ours, &disk, options, flushes), 8, "{options:?}");
+    }
+}
+
+/// With `--atomic` a new link gets its name when it is complete. In a directory that the run has
+/// made nothing else has that name, and none is left to be removed.
+#[test]
+fn new_links_are_named_by_one_call() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir s; ln -s elsewhere s/entry-1; mkfifo s/entry-2").unwrap();
+    // A sync looks before it decides about an entry.
+    for (words, looks) in [("sync", 1), ("cp -rT --atomic", 0)] {
+        sandbox.script("rm -rf t").unwrap();
+        let run = TestRun::new(ours.path()).args(words.split(' ')).args(["s", "t"]);
+        let all = "renameat,renameat2,unlinkat,statx,newfstatat,fstatat64";
+        let (outcome, calls) = record(run.in_folder(sandbox.path()), all, &sandbox.join("log")).unwrap();
+        assert!(outcome.succeeded(), "{words}: {}", outcome.errors());
+        let is_about = |name: &str, call: &&TracedCall| {
+            let is_in_target = call.descriptor_path(0).is_some_and(|path| path.ends_with("/t"));
+            is_in_target && call.arguments.iter().any(|argument| argument.contains(name))
+        };
+        let names = |name: &str| -> Vec<_> {
+            calls.iter().filter(|call| is_about(name, call)).map(|call| call.name.as_str()).collect()
+        };
+        for entry in ["entry-1", "entry-2"] {
+            let names = names(entry);
+            assert!(names.len() == looks + 1 && names.ends_with(&["renameat2"]), "{words}: {names:?}");
+        }
+        assert!(!names(TEMPORARY).contains(&"unlinkat"), "{words}");
     }
 }
 

@@ -7,7 +7,7 @@ use haul_testkit::{
     CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, needs, program, require,
 };
 
-use super::TEMPORARY;
+use super::{TEMPORARY, ended_name};
 
 /// Every kind of entry in the place of another one. The copy is of type `new`, what it replaces of
 /// type `old`; of the hard links all names exist.
@@ -77,25 +77,19 @@ fn nothing_of_any_type_is_left_after_the_next_run() {
 #[test]
 fn a_copied_file_stays_whatever_its_name_is() {
     let ours = program!();
-    require!(ours.needs_haul(), needs::tool("strace"));
+    require!(ours.needs_haul());
     let sandbox = Sandbox::in_memory().unwrap();
-    // The name of a process that has ended.
-    sandbox.script("mkdir s t; ln -s new s/link; ln -s old t/link").unwrap();
-    assert!(killed(&ours, &sandbox, &["sync", "s", "t"], "renameat", 1).status().is_none());
-    let left = leftovers(&sandbox);
-    let [name] = left.as_slice() else { panic!("one name is left: {left:?}") };
-    let name = name.trim_start_matches("t/");
-    let script = format!(
-        "rm -r t; mkdir -p s/d other/d; echo content >s/{name}; echo content >s/d/{name}; echo o >other/d/o"
-    );
+    let name = ended_name();
+    let script =
+        format!("mkdir -p s/d other/d; echo content >s/{name}; echo content >s/d/{name}; echo o >other/d/o");
     sandbox.script(&script).unwrap();
     let file = format!("s/{name}");
-    for (words, copies) in [
-        (["sync", "s", "t"].as_slice(), vec![format!("t/{name}"), format!("t/d/{name}")]),
-        (&["cp", "-aT", "--atomic", "s", "t"], vec![format!("t/{name}"), format!("t/d/{name}")]),
-        (&["cp", "-a", "--atomic", &file, "t"], vec![format!("t/{name}")]),
-        (&["cp", "-aT", "--atomic", "s/link", "t/link"], vec![]),
-        (&["cp", "-a", "--atomic", "s/d", "other/d", "t"], vec![format!("t/d/{name}")]),
+    for (words, copies, is_swept) in [
+        (["sync", "s", "t"].as_slice(), vec![format!("t/{name}"), format!("t/d/{name}")], true),
+        (&["cp", "-aT", "--atomic", "s", "t"], vec![format!("t/{name}"), format!("t/d/{name}")], true),
+        (&["cp", "-a", "--atomic", "s/d", "t"], vec![format!("t/d/{name}")], false),
+        (&["cp", "-a", "--atomic", &file, "t"], vec![format!("t/{name}")], false),
+        (&["cp", "-a", "--atomic", "s/d", "other/d", "t"], vec![format!("t/d/{name}")], false),
     ] {
         sandbox.script(&format!("rm -rf t; mkdir -p t/d; echo old >t/d/{name}")).unwrap();
         // A leftover that the source doesn't have goes in the same run.
@@ -106,7 +100,83 @@ fn a_copied_file_stays_whatever_its_name_is() {
             let content = std::fs::read_to_string(sandbox.join(&copy)).unwrap_or_default();
             assert_eq!(content, "content\n", "{words:?}: {copy}");
         }
-        assert!(!sandbox.join(&other).exists(), "{words:?}: {other}");
+        assert_eq!(sandbox.join(&other).exists(), !is_swept, "{words:?}: {other}");
+    }
+}
+
+/// Where a name that looks left behind is a source, or may be one, it stays: after a copy, one that
+/// fails, and one that has nothing to do.
+#[test]
+fn a_source_stays_whatever_its_name_is() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    // `N` stands for the name. The files that must stay have the content `precious`.
+    for (script, words, stays) in [
+        ("echo old >f", "cp --atomic -n N f", "N"),
+        ("echo old >f; touch -d 2001-01-01 N", "cp --atomic -u N f", "N"),
+        ("echo old >f", "cp --journal=J -n N f", "N"),
+        ("echo old >f; ln f g", "cp --atomic N f", "N"),
+        ("", "cp --atomic -s N f", "N f"),
+        ("", "cp --atomic N f", "N f"),
+        ("ln -s N l", "cp --atomic l f", "N f"),
+        ("mkdir d", "cp --atomic --parents N d", "N d/N"),
+        // The directory above the target, and the target, are in the source.
+        ("mkdir -p p/d; cp N p; cp N p/d", "sync --exclude=/d --exclude=.haul* p p/d", "p/N"),
+        ("mkdir -p p/s p/d; cp N p", "sync p/s p/d", "p/N"),
+        ("mkdir -p s/d; cp N s/d", "cp -rT --atomic s s/d", "s/d/N"),
+        ("mkdir -p s/d/s; cp N s/d; cp N s/d/s", "cp -r --atomic s s/d", "s/d/N s/d/s/N"),
+        // The source is in the target.
+        ("mkdir -p t/s/s; cp N t/s", "cp -rT --atomic --exclude=.haul* t/s t", "t/s/N"),
+        // Excluded entries stay on both sides.
+        ("mkdir s d; cp N s; cp N d", "cp -r --atomic --exclude=.haul* s/. d/", "s/N d/N"),
+        ("mkdir s d; cp N s; cp N d", "cp -rT --atomic --exclude=.haul* s d", "s/N d/N"),
+        // Several directories are copied onto one.
+        ("mkdir a b t; echo x >b/N; cp N t", "cp -rn --atomic a/. b/. t", "t/N"),
+        (
+            "mkdir -p s/x s/y t/y; ln -s y t/x; echo x >s/y/N; cp N t/y",
+            "cp -rn --atomic --keep-directory-symlink -T s t",
+            "t/y/N",
+        ),
+        // The source has a link to the target.
+        ("mkdir -p s t/s; ln -s ../t/s s/link; cp N t/s", "cp -rL --atomic s t", "t/s/N"),
+    ] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let name = ended_name();
+        let named = |text: &str| text.replace('N', &name);
+        sandbox.script(&named(&format!("echo precious >N; {script}"))).unwrap();
+        let words = named(words);
+        let words: Vec<_> = words.split(' ').collect();
+        let outcome = run(&ours, &sandbox, &words).finish().unwrap();
+        for stays in named(stays).split(' ') {
+            let content = std::fs::read_to_string(sandbox.join(stays)).unwrap_or_default();
+            assert_eq!(content, "precious\n", "{words:?}: {stays}: {}", outcome.errors());
+        }
+    }
+}
+
+/// A directory that is copied onto the target itself is complete before the directories that
+/// operands are copied to are.
+#[test]
+fn a_target_directory_is_finished_once() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let ours = ours.publish(sandbox.path()).unwrap();
+    sandbox
+        .script("chmod 755 .; mkdir -p f/s f/own; echo x >f/s/f; chmod 300 f/own; chown -R 65534 f")
+        .unwrap();
+    let words = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for (line, problem) in [
+        ("cp -r --fsync s/. own/", "error syncing 'own/.'"),
+        ("cp -r --atomic s/. own/", "cannot remove leftovers of an earlier run in 'own/.'"),
+        ("cp -r --journal=J s/. own/", ""),
+        ("cp -r --journal=J s/. own/", "cannot remove leftovers of an earlier run in 'own/.'"),
+    ] {
+        let run = TestRun::new(ours.path()).args(words(line)).in_folder(&sandbox.join("f"));
+        let outcome = run.as_nobody().finish().unwrap();
+        let errors = outcome.errors();
+        let count = usize::from(!problem.is_empty());
+        assert!(errors.lines().count() == count && errors.contains(problem), "{line}: {errors}");
     }
 }
 

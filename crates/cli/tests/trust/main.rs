@@ -71,6 +71,15 @@ fn parts<'a>(found: &'a Contents, allowed: &[&Contents]) -> Vec<&'a str> {
     wrong.map(|(name, _)| name.as_str()).collect()
 }
 
+/// Returns a temporary name of a process that has ended on this host.
+fn ended_name() -> String {
+    let own = haul_sys::temporary_name().into_string().unwrap();
+    let mut parts: Vec<_> = own.split('-').collect();
+    // Process ids have at most 22 bits.
+    parts[3] = "4194305";
+    parts.join("-")
+}
+
 fn temporary_names(found: &Contents) -> usize {
     found.keys().filter(|name| name.contains(TEMPORARY)).count()
 }

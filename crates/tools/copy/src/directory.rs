@@ -363,7 +363,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
     let keeps_its_own = copier.options.strict && made.before.is_some() && !made.is_unfinished;
     // Before its times are set.
     if made.before.is_some() {
-        let swept = temporary::sweep(copier, cx.cache(), &own.held, Some(&node.source));
+        let swept = temporary::sweep(copier, cx.cache(), &own.held, Some(node));
         swept.into_iter().for_each(|problem| cx.problem(problem));
     }
     match cx.cache().open(&own.held) {

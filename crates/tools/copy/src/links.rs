@@ -330,34 +330,40 @@ pub(super) fn replace(
     name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    make_and_rename(copier, directory, make, |passing| rename(directory, passing, name))
+    let passing = make_temporary(copier, directory, make)?;
+    let outcome = rename(directory, &passing, name);
+    // Needed even after success: rename(2) does nothing if both names are the same file.
+    remove_temporary(directory, &passing, outcome)
 }
 
-/// Creates `name`, which must not exist, atomically with all that `make` gives to it.
+/// Creates an entry's target, which must not exist, atomically with all that `make` gives to it.
 pub(super) fn make_whole(
-    copier: &Copier,
+    copy: EntryCopy<'_>,
     directory: &Fd,
-    name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    // Before anything is made that would have to be removed again.
-    if stat_at(directory, name).is_ok() {
+    let name = copy.target_name();
+    // Before anything is made that would have to be removed again. Nothing else creates entries in
+    // a directory that this run made.
+    if !copy.entry.node.own.is_new() && stat_at(directory, name).is_ok() {
         return Err(dry_run::error(Errno::EXIST));
     }
-    make_and_rename(copier, directory, make, |passing| rename_to_new(directory, passing, name))
+    let passing = make_temporary(copy.copier, directory, make)?;
+    rename_to_new(directory, &passing, name)
+        .or_else(|cause| remove_temporary(directory, &passing, Err(cause)))
 }
 
-fn make_and_rename(
+/// Creates an entry under a temporary name.
+fn make_temporary(
     copier: &Copier,
     directory: &Fd,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
-    rename: impl FnOnce(&CStr) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<CString, Error> {
     let mut tried = 0;
-    let passing = loop {
+    loop {
         let passing = temporary::new_name(copier);
         match make(&passing) {
-            Ok(()) => break passing,
+            Ok(()) => return Ok(passing),
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
             Err(cause) => {
                 // It may exist without its attributes. An entry that replaced it isn't removed.
@@ -367,13 +373,15 @@ fn make_and_rename(
                 return Err(cause);
             }
         }
-    };
-    let outcome = rename(&passing);
-    // Needed even after success: rename(2) does nothing if both names are the same file.
-    match (remove(directory, &passing), outcome) {
+    }
+}
+
+/// Removes a temporary name that was, or wasn't, renamed. Returns the outcome of both.
+fn remove_temporary(directory: &Fd, passing: &CStr, renamed: Result<(), Error>) -> Result<(), Error> {
+    match (remove(directory, passing), renamed) {
         (Err(cause), Ok(())) if !cause.is(Errno::NOENT) => Err(cause),
         // Otherwise the caller would retry, and the remaining name would go unreported.
         (Err(cause), Err(first)) if !cause.is(Errno::NOENT) && first.is(Errno::EXIST) => Err(cause),
-        (_, outcome) => outcome,
+        (_, renamed) => renamed,
     }
 }

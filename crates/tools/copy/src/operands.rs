@@ -296,7 +296,9 @@ pub(super) fn groups(
     let directories: HashSet<_> =
         assignments.iter().filter_map(|assignment| assignment.lineage.as_ref()?.own).collect();
     let Some(target) = assignments.first().map(|first| &first.target.0) else { return Vec::new() };
-    if options.existing.ask || is_within(target, &directories, cache) {
+    let is_named = |directory| directories.contains(&directory);
+    let is_in_source = || !directories.is_empty() && is_within(target, is_named, cache) == Some(true);
+    if options.existing.ask || is_in_source() {
         return assignments.into_iter().map(|assignment| vec![assignment]).collect();
     }
     let is_in_target = |assignment: &Assignment| {
@@ -353,24 +355,25 @@ fn standing_copy(assignment: &Assignment, cache: &DirCache) -> Option<Identity> 
     (there.kind == FileType::Directory).then_some(there.identity)
 }
 
-/// True if a directory is, or is below, one of the `named` ones.
-fn is_within(directory: &Arc<DirHandle>, named: &HashSet<Identity>, cache: &DirCache) -> bool {
-    if named.is_empty() {
-        return false;
-    }
-    let Ok(mut above) = cache.open(directory) else { return false };
+/// True if `is_it` is true of a directory or one above it; `None` if those can't be opened.
+pub(super) fn is_within(
+    directory: &Arc<DirHandle>,
+    is_it: impl Fn(Identity) -> bool,
+    cache: &DirCache,
+) -> Option<bool> {
+    let mut above = cache.open(directory).ok()?;
     let mut identity = directory.identity();
     loop {
-        if named.contains(&identity) {
-            return true;
+        if is_it(identity) {
+            return Some(true);
         }
-        let Ok(parent) = open(&*above, c"..", Open::SEARCH) else { return false };
-        match stat(&parent) {
-            // The root is its own parent.
-            Ok(found) if found.identity != identity => identity = found.identity,
-            _ => return false,
+        let parent = open(&*above, c"..", Open::SEARCH).ok()?;
+        let found = stat(&parent).ok()?.identity;
+        // The root is its own parent.
+        if found == identity {
+            return Some(false);
         }
-        above = Arc::new(parent);
+        (identity, above) = (found, Arc::new(parent));
     }
 }
 

@@ -267,7 +267,7 @@ fn make_new(
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
     match copy.options.atomic == Atomic::Always && is_plain_name(copy.target_name()) {
-        true => links::make_whole(copy.copier, directory, copy.target_name(), make),
+        true => links::make_whole(copy, directory, make),
         false => make(copy.target_name()),
     }
 }

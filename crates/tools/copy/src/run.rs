@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use haul_flow::{
-    CancelToken, Config, DirCache, Executor, Operand, Problem, Reporter, Session, Severity, Split, Status,
+    CancelToken, Config, DirCache, DirHandle, Executor, Operand, Problem, Reporter, Session, Severity, Split,
+    Status,
 };
 use haul_journal::Journal;
 use haul_sys::{c_string, set_creation_label};
@@ -143,25 +144,33 @@ fn copy_groups(
         first += group.len();
         status = status.max(report_all(problems, report));
         status = status.max(report_all(journaled::flush(copier).into_iter().collect(), report));
-        let mut targets: Vec<_> = operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect();
-        targets.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
-        targets.dedup_by_key(|held| held.identity());
+        let targets = distinct(operands.iter().map(|operand| Arc::clone(&operand.own.held)).collect());
         if copier.options.dry_run {
             // No other process leaves or looks for anything in the targets.
             status = status.max(session.run(executor, copier, Vec::new(), operands));
             continue;
         }
         targets.iter().for_each(|held| durable::note_directory(copier, cache, held));
-        status = status.max(session.run(executor, copier, targets.clone(), operands));
-        let swept = targets.iter().flat_map(|held| temporary::sweep(copier, cache, held, None)).collect();
-        status = status.max(report_all(swept, report));
-        target_places.extend(targets);
+        // What is copied onto the directory itself finishes it.
+        let is_above = |operand: &&Operand<TargetDirectory>| operand.own.rename.as_deref() != Some(c".");
+        target_places.extend(operands.iter().filter(is_above).map(|operand| Arc::clone(&operand.own.held)));
+        status = status.max(session.run(executor, copier, targets, operands));
     }
+    let target_places = distinct(target_places);
+    let swept = target_places.iter().flat_map(|held| temporary::sweep(copier, cache, held, None)).collect();
+    status = status.max(report_all(swept, report));
     status = status.max(parents.finish());
     if !copier.options.dry_run {
         status = status.max(report_all(durable::flush_end(copier, cache, &target_places), report));
     }
     status
+}
+
+/// Drops handles of directories that another one has.
+fn distinct(mut directories: Vec<Arc<DirHandle>>) -> Vec<Arc<DirHandle>> {
+    directories.sort_unstable_by_key(|held| (held.identity().device, held.identity().inode));
+    directories.dedup_by_key(|held| held.identity());
+    directories
 }
 
 /// Limits the run to one worker and one file with `-i`: each question is answered before the next

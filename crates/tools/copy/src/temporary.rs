@@ -12,11 +12,12 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_flow::{DirCache, DirHandle, Problem, lock};
+use haul_flow::{DirCache, DirHandle, DirNode, Problem, lock};
 use haul_sys::{Errno, Error, TEMPORARY_PREFIX, is_left_behind, run_of, stat_at};
 use haul_sys::{temporary_name, temporary_name_of_run};
 
-use super::options::TemporaryNames;
+use super::operands;
+use super::options::{CopyOptions, Dereference, TemporaryNames};
 use super::{Copier, CopyKind};
 
 /// Returns a name for an entry that is renamed or removed later.
@@ -54,38 +55,59 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
         && parts.next().is_none()
 }
 
-/// Removes temporary files of earlier runs from a directory: with a journal, `--atomic` or in a
-/// sync, those that used it and any run on this host. Nothing of it is in use: the journal's lock,
-/// or the name, proves that those runs ended, and this one has completed the directory's entries.
-/// If the job is lost everything is kept, so a later run can continue with it.
+/// Removes temporary files from a directory whose entries are complete: those of earlier runs with
+/// this journal, and with `--atomic` or in a sync, where it is the copy of `node`, those of any run
+/// on this host. None is in use: the journal's lock, or the name, proves that those runs have ended. If the
+/// job is lost everything is kept, so a later run can continue with it.
 ///
-/// A name that `source` has, or that this process copies from another place, isn't removed: it may
-/// be all there is of a file. Only the process that walks removes anything, and `source` tells it
-/// what ranks copy.
+/// A source, or a copy, may have such a name, and may be all there is of a file. In the copy of a
+/// directory those are the names that the source has, so no other directory is swept of what other
+/// runs have left: neither those that operands are copied to, nor where [`sweeps_copies`] and
+/// [`may_be_source`] see that other sources are copied there, or taken from there. Only the process
+/// that walks removes anything: ranks don't know what others copy.
 pub(super) fn sweep(
     copier: &Copier,
     cache: &DirCache,
     held: &Arc<DirHandle>,
-    source: Option<&Arc<DirHandle>>,
+    node: Option<&DirNode<Copier>>,
 ) -> Vec<Problem> {
     let run = copier.temporary_names.get().filter(|run| run.epoch > 1);
-    let is_wanted = run.is_some() || copier.options.replaces_whole();
-    if !is_wanted {
+    let copied = node.filter(|_| sweeps_copies(copier));
+    if run.is_none() && copied.is_none() || held.is_absent() {
         return Vec::new();
     }
-    if copier.keeps_temporary.load(Ordering::Relaxed) || held.is_absent() {
+    if copier.keeps_temporary.load(Ordering::Relaxed) {
         return Vec::new();
     }
     let warning = |cause| Problem::new(CopyKind::CannotSweep).naming(held.path()).because(cause).as_warning();
     let kept = lock(&copier.kept_names).clone();
     let is_in_source = |name: &CStr| {
-        let look = |source| stat_at(&*cache.open(source)?, name);
-        source.is_some_and(|source| !look(source).is_err_and(|cause: Error| cause.is(Errno::NOENT)))
+        let look = |node: &DirNode<Copier>| stat_at(&*cache.open(&node.source)?, name);
+        node.is_some_and(|node| !look(node).is_err_and(|cause: Error| cause.is(Errno::NOENT)))
     };
     let is_leftover = |name: &CStr| {
         let is_of_run = |run: &TemporaryNames| is_temporary_name(name, *run) || is_earlier_name(name, *run);
-        (run.is_some_and(is_of_run) || is_left_behind(name)) && !kept.contains(name) && !is_in_source(name)
+        let is_of_other = |node| is_left_behind(name) && !may_be_source(copier, cache, node);
+        let is_old = run.is_some_and(is_of_run) || copied.is_some_and(is_of_other);
+        is_old && !kept.contains(name) && !is_in_source(name)
     };
     let swept = cache.open(held).and_then(|directory| haul_flow::sweep(&directory, is_leftover));
     swept.unwrap_or_else(|cause| vec![cause]).into_iter().map(warning).collect()
+}
+
+/// True if the copies of directories are swept of what other runs have left: no two directories of
+/// the source are copied onto one, and none is reached by a link.
+fn sweeps_copies(copier: &Copier) -> bool {
+    let CopyOptions { dereference, existing, .. } = &copier.options;
+    let has_several_groups = copier.made_targets.are_kept();
+    let follows_links = *dereference == Dereference::Always || existing.keep_directory_symlink;
+    copier.options.replaces_whole() && !has_several_groups && !follows_links
+}
+
+/// True if the copy of a directory may itself be in the tree that is copied: `cp -r a a/b`. The
+/// rules of a sync leave it out then.
+fn may_be_source(copier: &Copier, cache: &DirCache, node: &DirNode<Copier>) -> bool {
+    let is_source = |directory| node.is_within(directory);
+    !copier.options.existing.update.syncs()
+        && operands::is_within(&node.own.held, is_source, cache) != Some(false)
 }
