@@ -215,6 +215,14 @@ fn a_batch_job_with_descriptors_is_refused_before_it_is_submitted() {
         "cp --files-from=/dev/stdin t n",
         "cp -r --exclude-from=<(echo x) t n",
         "sync --exclude-from=/dev/stdin t n",
+        "cp -r --newer-than=/dev/stdin t n",
+        "sync --older-than /dev/fd/0 t n",
+        "each --newer /dev/stdin t -- cat",
+        "tar -cf n --mtime=/dev/stdin t",
+        "cp --manifest=/dev/stdout f n",
+        "cp --log-file=/dev/stderr f n",
+        "sum -o /dev/stdout t",
+        "cp -r /dev/fd/0/t n",
     ] {
         let run = outcome(&format!("$HAUL {words} --clients=2 --account=x <list"));
         let told = run.errors();
