@@ -38,6 +38,7 @@ use crate::configuration;
 use crate::flags::When;
 use crate::line_file::Destination;
 use crate::messages::{self, Messages};
+use crate::option_files::is_descriptor_path;
 use crate::output::LineSink;
 use crate::progress::{FigureSource, ProgressOptions};
 use crate::report::{Console, complain};
@@ -66,12 +67,18 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl CliTask) -> Result<Op
         ("--queue", hosts.queue.is_some()),
         ("--walltime", hosts.walltime.is_some()),
     ];
+    let outputs =
+        [run_options.log_file.as_deref(), hosts.journal.as_deref(), work.listed_in().map(|(_, path)| path)];
+    let is_descriptor = |path: &Path| is_descriptor_path(path.as_os_str().as_encoded_bytes());
+    let needs_descriptors = run_options.needs_descriptors
+        || work.needs_descriptors()
+        || outputs.into_iter().flatten().any(is_descriptor);
     match given.into_iter().find(|(_, is_given)| *is_given && system.is_none() && !in_a_job) {
         Some((flag, _)) => Err(format!("{flag} is for a batch job, and no batch system is found here")),
         None if system.is_some() && run_options.control.is_some() => {
             Err("a batch job has no control socket: it would be on another host".to_owned())
         }
-        None if system.is_some() && (run_options.needs_descriptors || work.needs_descriptors()) => {
+        None if system.is_some() && needs_descriptors => {
             Err("a batch job has no standard input, and no descriptors of this process: name a file"
                 .to_owned())
         }

@@ -19,7 +19,7 @@ use haul_cluster::master::Master;
 use haul_cluster::mpi::{LAUNCHER_VARIABLES, MpiRefusal, World, launched};
 use haul_cluster::rank_loop::{RankLoop, ReadyRank, WaitOutcome};
 use haul_cluster::transport::{Broken, Rank, Transport};
-use haul_cluster::{Distributed, RankMismatch};
+use haul_cluster::{Distributed, RankMismatch, WalkPlacement};
 use haul_compare::Comparer;
 use haul_copy::Copier;
 use haul_delete::Deleter;
@@ -80,13 +80,32 @@ pub(crate) fn prints_messages() -> bool {
     !is_under_launcher() || launched().is_none_or(|launched| launched.rank == 0)
 }
 
-/// Refuses to run, before the ranks have joined: returns `status` after rank 0 has called `report`.
+/// Refuses to run: returns `status` after rank 0 has called `report`.
 ///
-/// The other ranks have the same command line, so they are refused too, but report nothing. Some
-/// launchers kill the whole job as soon as one rank fails. If that were another rank, rank 0 could
-/// die before it has reported, so the others wait to be killed. A rank that isn't killed fails in
-/// the end: the reason was its host's alone, or its launcher kills nothing.
+/// All ranks join before they end. The others may have nothing to refuse, because only rank 0 reads
+/// streams, configuration files and the journal, and MPICH lets them wait for it without end. A
+/// rank that refuses what rank 0 accepts does its share of the work, for which it needs no command
+/// line.
 pub(crate) fn refuse(status: ExitCode, report: impl FnOnce()) -> ExitCode {
+    if prints_messages() {
+        report();
+    }
+    if !is_under_launcher() {
+        return status;
+    }
+    let options = GroupOptions { silence: SILENCE, range_bytes: None, walk: WalkPlacement::default() };
+    match World::open(None) {
+        Ok(world) => in_world(world, options, None, |_| status),
+        Err(_) => refuse_apart(status, || {}),
+    }
+}
+
+/// Refuses to run where no rank can join: returns `status` after rank 0 has called `report`.
+///
+/// Some launchers kill the whole job as soon as one rank fails. If that were another rank, rank 0
+/// could die before it has reported, so the others wait to be killed. A rank that isn't killed
+/// fails in the end: the reason was its host's alone, or its launcher kills nothing.
+fn refuse_apart(status: ExitCode, report: impl FnOnce()) -> ExitCode {
     if prints_messages() {
         report();
     } else {
@@ -105,7 +124,7 @@ pub(crate) fn under_launcher(
     let group_options = match group_options(options) {
         Ok(group_options) => group_options,
         Err(refusal) => {
-            return refuse(ExitCode::FAILURE, || {
+            return refuse_apart(ExitCode::FAILURE, || {
                 fail(&format!("haul: {refusal}"));
             });
         }
@@ -115,12 +134,22 @@ pub(crate) fn under_launcher(
         // If the library belongs to another launcher every process would report it; other refusals
         // may concern one host only.
         Err(refusal @ (MpiRefusal::OtherSize { .. } | MpiRefusal::OtherRank { .. })) => {
-            return refuse(ExitCode::FAILURE, || {
+            return refuse_apart(ExitCode::FAILURE, || {
                 fail(&format!("haul: {refusal}"));
             });
         }
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
+    in_world(world, group_options, journal, launch)
+}
+
+/// Does what [`under_launcher`] does, once the ranks have joined.
+fn in_world(
+    world: World,
+    group_options: GroupOptions,
+    journal: Option<Arc<Journal>>,
+    launch: impl FnOnce(&ProcessGroup) -> ExitCode + Send,
+) -> ExitCode {
     if world.rank() != Rank::MASTER {
         // Launchers pass SIGUSR1 on to all ranks.
         signals::ignore_status_requests();
@@ -132,7 +161,11 @@ pub(crate) fn under_launcher(
         return fail(&format!("haul: {error}"));
     }
     std::thread::scope(|threads| {
-        let launched = threads.spawn(|| launch(&group));
+        let launched = threads.spawn(|| {
+            let status = launch(&group);
+            group.release();
+            status
+        });
         let served = serve(world, Some(link));
         // A panic ends the process before this.
         let status = launched.join().unwrap_or(ExitCode::FAILURE);

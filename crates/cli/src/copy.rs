@@ -90,10 +90,7 @@ pub(crate) fn copy(messages: Messages, request: &LoweredCopy, processes: Process
     }
     let journal = match journal::open(request) {
         Ok(journal) => journal,
-        Err(why) => {
-            complain_of(&why);
-            return ExitCode::FAILURE;
-        }
+        Err(why) => return refuse(&why),
     };
     if let Some(journal) = &journal {
         journal::remark(journal, complain_of);

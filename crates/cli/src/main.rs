@@ -73,8 +73,9 @@ fn main() -> ExitCode {
 fn be(applet: Applet) -> ExitCode {
     let haul = || Messages::new("haul", Charset::Ascii);
     let refuse = |why: String| {
-        complain(why.as_bytes());
-        ExitCode::FAILURE
+        cluster::refuse(ExitCode::FAILURE, || {
+            complain(why.as_bytes());
+        })
     };
     match applet {
         Applet::Copy { program, words } => copy::main(program, &words),

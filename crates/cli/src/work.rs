@@ -33,10 +33,9 @@ pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &imp
     match batch::system(run_options, work) {
         Ok(Some(system)) => batch::submit(messages, run_options, work, system),
         Ok(None) => launch(messages, run_options, None, work),
-        Err(why) => {
+        Err(why) => cluster::refuse(ExitCode::from(work.exit_status(0, true)), || {
             complain(&messages.debug(&why));
-            ExitCode::from(work.exit_status(0, true))
-        }
+        }),
     }
 }
 

@@ -163,3 +163,25 @@ fn root_without_capabilities_keeps_trees_equal() {
         assert_eq!(scene.script(&sync), "", "{lacks}");
     }
 }
+
+/// In a user namespace capabilities don't reach files whose group has no number there.
+#[test]
+fn capabilities_of_a_user_namespace_are_not_enough() {
+    require!(program!().needs_haul(), needs::root(), needs::tool("setpriv"), needs::tool("unshare"));
+    let folder = Sandbox::in_memory().unwrap();
+    let ours = program!().publish(folder.path()).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let namespace = format!(
+        "setpriv --reuid=65534 --regid=65534 --groups=65534,2000 unshare --map-root-user {}",
+        ours.path().display()
+    );
+    for (mode, line) in [("555", "sync"), ("555", "sync --delete"), ("0", "sync"), ("0", "sync --delete")] {
+        let scene = Scene::of(
+            "mkdir -p s/d t/d; echo 1 >s/d/f; echo 2 >t/d/extra; chown -R 65534:65534 .; chgrp 2000 t/d",
+        );
+        scene.script(&format!("chmod {mode} t/d"));
+        assert_eq!(scene.script(&format!("{namespace} {line} s t")), "", "{mode} {line}");
+        let extra = if line.contains("delete") { "" } else { "extra\n" };
+        assert_eq!(scene.script("ls t/d"), format!("{extra}f\n"), "{mode} {line}");
+    }
+}

@@ -73,9 +73,9 @@ const LAYOUTS: &[Layout] = &[
         target: "-",
     },
     Layout {
-        name: "a directory of SOURCE mounted in its own place in TARGET",
-        script: "mkdir -p s/a t/a; echo 1 >s/a/f; echo 2 >s/a/f.tmp",
-        mounts: "mount --bind s/a t/a",
+        name: "a directory of SOURCE mounted in its own place in TARGET, and a part of that elsewhere",
+        script: "mkdir -p s/a/c s/x t/a t/x; echo 1 >s/a/f; echo 2 >s/a/c/g; echo 3 >s/x/h",
+        mounts: "mount --bind s/a t/a; mount --bind s/a/c t/x",
         operands: "s t",
         source: &["s"],
         target: "-",
@@ -181,6 +181,46 @@ fn what_is_left_out_may_be_mounted_anywhere() {
             }
             let outcome = with_mounts(ours.path(), &sandbox, &script);
             assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)), "{script}");
+        }
+    }
+}
+
+/// A new root beside the running one, with parts of that mounted in it.
+#[test]
+fn a_part_of_source_in_its_own_place_counts_as_equal() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("unshare"));
+    let kept = ["big/c/f", "big/f.tmp", "conf/file"];
+    for options in [
+        "",
+        "-x",
+        "--inplace -c",
+        "--ignore-existing",
+        "--existing",
+        "-n",
+        "--delete-excluded --exclude=*.tmp",
+    ] {
+        for proc in ["", "umount -l /proc;"] {
+            let what = format!("{options} {proc}");
+            let sandbox = Sandbox::in_memory().unwrap();
+            let script = format!(
+                "mkdir -p s/dev s/conf s/big/c t; echo 1 >s/conf/file; echo 2 >s/big/c/f; echo 3 >s/big/f.tmp
+                cp -a s/. t; mkdir t/extra; mount -t tmpfs dev s/dev; echo 4 >s/dev/node
+                mount --bind s/dev t/dev; mount --bind s/big t/big; mount --bind s/conf/file t/conf/file
+                {proc} exec \"$HAUL\" sync --delete {options} s t"
+            );
+            let outcome = with_mounts(ours.path(), &sandbox, &script);
+            assert!(kept.iter().all(|path| sandbox.join("s").join(path).exists()), "{what}");
+            // What would have to be deleted in SOURCE is an error.
+            let is_refused = options.contains("excluded");
+            let told = match is_refused {
+                true => "cannot remove 't/big/f.tmp', as it is part of SOURCE",
+                false => "",
+            };
+            let errors = outcome.errors();
+            assert!(errors.contains(told) && errors.is_empty() != is_refused, "{what}: {errors}");
+            assert_eq!(outcome.status(), Some(i32::from(is_refused)), "{what}");
+            assert_eq!(sandbox.join("t/extra").exists(), is_refused || options == "-n", "{what}");
         }
     }
 }

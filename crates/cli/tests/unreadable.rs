@@ -83,6 +83,26 @@ fn as_nobody(script: &str) -> String {
     format!("chown 65534:65534 . && exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '{script}'")
 }
 
+/// A source that can't be reached is an error also where its target stays.
+#[test]
+fn sources_in_a_directory_that_cannot_be_searched_are_not_skipped() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("setpriv"));
+    let folder = Sandbox::in_memory().unwrap();
+    let duel = Duel::with_gnu(program!().publish(folder.path()).unwrap()).unwrap();
+    let knows_none_fail = duel.standard.release().is_some_and(|release| release >= Release(9, 5));
+    for source in ["touch s/d/f", "ln -s x s/d/f", "mkfifo s/d/f"] {
+        for mode in ["444", "600", "755"] {
+            for option in ["-n", "--update=none", "-u", "-i", "--update=none-fail"] {
+                if option == "--update=none-fail" && !knows_none_fail {
+                    continue;
+                }
+                let scene = format!("mkdir -p s/d t/s/d; {source}; echo 1 >t/s/d/f; chmod {mode} s/d");
+                same_as_gnu(&duel, &as_nobody(&format!("{scene}; cp -r {option} s t </dev/null")));
+            }
+        }
+    }
+}
+
 /// Without the ACL, what was its mask would be the rights of the group.
 #[test]
 fn a_source_that_cannot_be_read_has_its_acls() {

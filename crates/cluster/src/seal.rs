@@ -13,8 +13,9 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, DirNode, Entry, Job, Problem};
-use haul_sys::{EntryType, Error, Fd, Pinned, file_system_type, magic, synchronize, synchronize_file_system};
+use haul_flow::{Context, DirHandle, DirNode, Entry, Job, Problem};
+use haul_sys::{EntryType, Error, Fd, Pinned, file_system_type, magic, with_readable};
+use haul_sys::{synchronize, synchronize_file_system};
 
 use crate::distributed::Distributed;
 use crate::item::item_of;
@@ -50,36 +51,34 @@ impl<T: Distributed> Sealing<T> {
 pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Arc<DirNode<T>>>) {
     let mut flushed = Vec::new();
     for node in nodes {
-        let Some(directory) = target(cx, &node) else {
+        let Some(held) = target(cx, &node) else {
             report_done(cx, &node, true);
             continue;
         };
-        let outcome = directory.and_then(|(device, directory)| {
-            // `syncfs` covers the whole file system.
-            if !flushed.contains(&device) {
-                synchronize_file_system(&*directory)?;
-                flushed.push(device);
-            }
-            Ok(())
-        });
-        let is_flushed = outcome.is_ok();
-        if let Err(cause) = outcome {
-            cx.attend(Some(&node));
-            cx.problem(Problem::new(ClusterKind::CannotFlush).naming(node.source.path()).because(cause));
-        }
+        let device = held.identity().device;
+        let flush = |directory: Arc<Fd>| with_readable(&directory, |fd| synchronize_file_system(fd));
+        // `syncfs` covers the whole file system.
+        let is_flushed = flushed.contains(&device)
+            || match cx.cache().open(&held).and_then(flush) {
+                Ok(()) => {
+                    flushed.push(device);
+                    true
+                }
+                Err(cause) => {
+                    cx.attend(Some(&node));
+                    cx.problem(Problem::new(ClusterKind::CannotFlush).naming(held.path()).because(cause));
+                    false
+                }
+            };
         cx.share(Job::Visit(Box::new(move |cx| report_done(cx, &node, is_flushed))));
     }
 }
 
-/// Opens the directory in which a work item's entries are created, and returns it with its device;
-/// `None` if the tool creates nothing.
-fn target<T: Distributed>(
-    cx: &Context<'_, T>,
-    node: &Arc<DirNode<T>>,
-) -> Option<Result<(u64, Arc<Fd>), Error>> {
+/// Returns the directory in which a work item's entries are created; `None` if the tool creates
+/// nothing.
+fn target<T: Distributed>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>) -> Option<Arc<DirHandle>> {
     let entry = entry_of(node, c"x");
-    let (held, _) = cx.tool().made(&entry)?;
-    Some(cx.cache().open(held).map(|directory| (held.identity().device, directory)))
+    cx.tool().made(&entry).map(|(held, _)| Arc::clone(held))
 }
 
 fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &CStr) -> Entry<T> {
@@ -117,7 +116,7 @@ fn flush_entry(directory: &Fd, name: &CStr) -> Result<(), Error> {
             file.close()
         }
         // All of it is in the directory, whose descriptor can be flushed.
-        None => synchronize(directory),
+        None => with_readable(directory, |fd| synchronize(fd)),
     }
 }
 

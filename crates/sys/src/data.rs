@@ -10,7 +10,7 @@ use crate::direct::change_flags;
 use crate::error::{Errno, Error, Result};
 use crate::fd::Fd;
 use crate::gate;
-use crate::open::{Open, open_path};
+use crate::open::{Open, open, open_path};
 use crate::operation::Operation;
 
 /// Effect of a read or write on the page cache.
@@ -398,6 +398,21 @@ pub fn truncate(file: impl AsFd, size: u64) -> Result<()> {
 pub fn synchronize(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     gate::call(Operation::Fsync, || rustix::fs::fsync(file), || file.as_raw_fd().to_string())
+}
+
+/// Calls `flush` with a directory, through another descriptor if this one only resolves names:
+/// fsync(2) and syncfs(2) refuse such a descriptor.
+///
+/// # Errors
+/// Any of `flush`, openat(2) or close(2).
+pub fn with_readable(directory: &Fd, flush: impl Fn(&Fd) -> Result<()>) -> Result<()> {
+    match flush(directory) {
+        Err(cause) if cause.is(Errno::BADF) => {
+            let readable = open(directory, c".", Open::DIRECTORY)?;
+            flush(&readable).and(readable.close())
+        }
+        outcome => outcome,
+    }
 }
 
 /// Writes all bytes at `offset`.

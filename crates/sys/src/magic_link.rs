@@ -1,31 +1,39 @@
 //! Names that mean something else in each process.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum links that the kernel follows in a path (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 /// True if a path leads to a descriptor of a process, as `/dev/stdin`, `/dev/fd/3` and links to
-/// them do. In another process such a path leads elsewhere.
+/// them do, or through one, as `/dev/fd/3/file` does. In another process such a path leads
+/// elsewhere.
 ///
 /// A path that can't be followed doesn't: whoever opens it reports why.
 #[must_use]
 pub fn leads_to_descriptor(path: &Path) -> bool {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Ok(target) = fs::read_link(&path) else { return false };
-        let folder = match path.parent() {
-            Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-            Some(folder) => folder,
-            None => return false,
+    // The kernel follows these links without their text, which may be a name like `pipe:[7]`.
+    let is_of_process = |folder: &Path| folder.starts_with("/proc") && folder.ends_with("fd");
+    let names =
+        |path: &Path| path.components().rev().map(|name| name.as_os_str().to_owned()).collect::<Vec<_>>();
+    let (mut ahead, mut links) = (names(path), 0);
+    // What is before the next name, without links.
+    let mut before = PathBuf::new();
+    while let Some(name) = ahead.pop() {
+        let Ok(target) = fs::read_link(before.join(&name)) else {
+            before.push(name);
+            continue;
         };
-        // The kernel follows these links without their text, which may be a name like `pipe:[7]`.
-        let is_of_process = |folder: &Path| folder.starts_with("/proc") && folder.ends_with("fd");
+        let folder = if before.as_os_str().is_empty() { Path::new(".") } else { &before };
         if folder.canonicalize().is_ok_and(|folder| is_of_process(&folder)) {
             return true;
         }
-        path = folder.join(target);
+        links += 1;
+        if links > LINKS_MAX {
+            return false;
+        }
+        ahead.extend(names(&target));
     }
     false
 }
@@ -48,7 +56,11 @@ mod tests {
         for path in [made("again", "input"), made("number", "/dev/fd/0"), made("own", "/proc/self/fd/1")] {
             assert!(leads_to_descriptor(&path), "{}", path.display());
         }
-        for path in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/2", "/proc/thread-self/fd/0"] {
+        made("below", "/dev/fd/0/folder");
+        assert!(leads_to_descriptor(&folder.path().join("below/file")));
+        let through = ["/dev/fd/0/file", "/dev/stdin/a/b", "/proc/self/fd/0/", "/dev/fd/../fd/0/."];
+        let to = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/2", "/proc/thread-self/fd/0"];
+        for path in to.into_iter().chain(through) {
             assert!(leads_to_descriptor(Path::new(path)), "{path}");
         }
         for path in [made("plain", "file"), made("round", "round"), made("null", "/dev/null"), file] {

@@ -13,9 +13,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::data::{read_path, write_on};
 use crate::error::Result;
+use crate::fd::Fd;
 use crate::interposer::interposer;
 use crate::open::{Open, open_path};
-use crate::stat::{Mode, Timestamp};
+use crate::stat::{Mode, Timestamp, stat_path};
 
 /// Returns the maximum number of open descriptors.
 #[must_use]
@@ -182,7 +183,13 @@ impl Capabilities {
         // fakeroot fakes the user but not the capabilities. It is taken at its word.
         let known = rustix::thread::capabilities(None).ok().filter(|_| interposer().is_none());
         Self(match known {
-            Some(sets) => sets.effective,
+            Some(sets) if is_in_initial_user_namespace() => sets.effective,
+            // Access still depends on the mode of files whose group has no number in the namespace
+            // (`privileged_wrt_inode_uidgid` in the kernel's kernel/capability.c).
+            Some(sets) => {
+                let access = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
+                sets.effective.difference(access)
+            }
             None if effective_identity().user == 0 => CapabilitySet::all(),
             None => CapabilitySet::empty(),
         })
@@ -221,6 +228,15 @@ impl Capabilities {
         };
         self.0.contains(needed)
     }
+}
+
+/// True if the process is known to be in the user namespace in which every user and group has a
+/// number.
+fn is_in_initial_user_namespace() -> bool {
+    /// `PROC_USER_INIT_INO` (include/linux/proc_ns.h).
+    const INITIAL: u64 = 0xEFFF_FFFD;
+    let namespace = stat_path::<&Fd>(None, c"/proc/self/ns/user", true);
+    namespace.is_ok_and(|namespace| namespace.identity.inode == INITIAL)
 }
 
 /// Returns true if the process belongs to a group, so that it may give its files to it. If the list

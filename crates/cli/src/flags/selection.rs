@@ -13,7 +13,7 @@ use haul_sys::{Fd, LocalTime, Timestamp, c_string, reason, seconds_of, stat_path
 use super::Action::{Plain, Required};
 use super::values::Bounds;
 use super::{FlagError, FlagSpec, SharedArguments, Value};
-use crate::option_files::is_descriptor;
+use crate::option_files::{is_descriptor, is_descriptor_path};
 
 /// Help heading of these flags.
 pub(super) const CHOOSING: &str = "Choosing entries";
@@ -80,6 +80,7 @@ pub(super) static FLAGS: &[FlagSpec<SharedArguments>] = &[
     FlagSpec::own(
         "--newer-than",
         Required("WHEN", |shared, value| {
+            shared.run.needs_descriptors |= is_descriptor_path(value.bytes);
             moment(value).map(|moment| shared.run.config.selection.newer_than = Some(moment))
         }),
         "leave out regular files that were last modified at WHEN or before: 90m, 12h, 7d, 2w (ago), '2026-11-01 18:30', \
@@ -88,6 +89,7 @@ pub(super) static FLAGS: &[FlagSpec<SharedArguments>] = &[
     FlagSpec::own(
         "--older-than",
         Required("WHEN", |shared, value| {
+            shared.run.needs_descriptors |= is_descriptor_path(value.bytes);
             moment(value).map(|moment| shared.run.config.selection.older_than = Some(moment))
         }),
         "leave out regular files that were last modified at WHEN or later",

@@ -15,6 +15,7 @@ use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{Bounds, Words};
 use crate::flags::{AppletCommand, Arguments, FlagError, FlagSpec, SharedArguments, Sharing, Value};
 use crate::messages::{self, Charset};
+use crate::option_files::is_descriptor_path;
 use crate::report::Console;
 use crate::signals;
 use crate::task::{CliTask, Executors};
@@ -80,7 +81,10 @@ static FLAGS: &[FlagSpec<EachArguments>] = &[
     ),
     FlagSpec::gnu(
         "--newer",
-        AnyValue("FILE", |line, value| line.newer = Some(value.os())),
+        AnyValue("FILE", |line, value| {
+            line.shared.run.needs_descriptors |= is_descriptor_path(value.bytes);
+            line.newer = Some(value.os());
+        }),
         "match only entries modified after FILE was",
     ),
     FlagSpec::gnu("-L --dereference", Plain(|line| line.dereference = true), "follow symbolic links"),

@@ -164,6 +164,35 @@ fn ranks_report_a_wrong_command_line_once() {
     assert_eq!((outcome.status(), outcome.printed().matches("cp (haul)").count()), (Some(0), 1));
 }
 
+/// Only rank 0 reads streams, configuration files and the journal, and writes logs. What it refuses
+/// there must end the others too, which have joined by then.
+#[test]
+fn what_only_rank_0_can_refuse_ends_all_ranks() {
+    require!(MpiKind::OpenMpi4.needed(), MpiKind::Mpich4.needed(), program!().needs_haul());
+    let scene = Scene::new();
+    for (line, input, options, word) in [
+        ("grep -f - a", "a\\(\n", "", "Unmatched"),
+        ("cp --files-from=- -r . b", "../a\n", "", "leads out of SOURCE"),
+        ("cp --exclude-from=/dev/stdin -r . b", "[\n", "", "invalid pattern"),
+        ("tar -cf b -T -", "--bogus\n", "", "--bogus"),
+        ("cp a b", "", "--bogus", "HAUL_OPTIONS"),
+        ("cp --journal=/no/such/place a b", "", "", "/no/such/place"),
+        ("cp --log-file=/no/such/place a b", "", "", "/no/such/place"),
+        ("sum --events=/no/such/place a", "", "", "/no/such/place"),
+        ("cp --control=/no/such/place a b", "", "", "/no/such/place"),
+        ("nonsense", "", "", "nonsense"),
+    ] {
+        for kind in [MpiKind::OpenMpi4, MpiKind::Mpich4] {
+            let run = Mpi::find(kind).unwrap().job(2, program!().path()).args(line.split(' '));
+            let outcome = scene.finish(run.input(input.as_bytes()).env("HAUL_OPTIONS", options));
+            let (told, what) = (outcome.errors(), format!("{line}: {}", kind.name()));
+            let reports = told.lines().filter(|told| told.starts_with("haul") && told.contains(word)).count();
+            assert_eq!(reports, 1, "{what}: {told}");
+            assert!(outcome.status().is_some_and(|status| status > 0), "{what}: {:?}", outcome.ending);
+        }
+    }
+}
+
 /// Most launchers kill the job when one rank fails: none may before rank 0 has reported.
 #[test]
 fn a_refusal_is_reported_by_a_slow_rank_0() {

@@ -127,6 +127,28 @@ fn what_changed_since_it_was_recorded_is_copied_again() {
     nothing_hidden(scene.sandbox.path());
 }
 
+/// Their target directory may be open for resolving names only, which can't be flushed.
+#[test]
+fn file_operands_are_recorded() {
+    require!(MpiKind::OpenMpi4.needed(), program!().needs_haul());
+    let mpi = Mpi::find(MpiKind::OpenMpi4).unwrap();
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir s to; echo 1 >s/a; echo 2 >s/b; ln -s a s/link").unwrap();
+    let copy = |option: &str| {
+        let copy = script(&sandbox, &mpi, Way::Clients(2), &[]);
+        let run = copy.run().args(["-P", option, "s/a", "s/b", "s/link", "to"]);
+        let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+        assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)), "{option}");
+        changed(&sandbox.join("to"))
+    };
+    for option in ["--journal=journal", "--resume"] {
+        let first = copy(option);
+        assert_eq!(first.len(), 3);
+        // The journal of --resume is removed when the copy is complete.
+        assert!(copy(option) == first || option == "--resume", "{option}");
+    }
+}
+
 /// Returns the entries of a directory, and when each was last changed.
 fn changed(folder: &Path) -> BTreeMap<OsString, (i64, i64)> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);

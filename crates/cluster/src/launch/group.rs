@@ -538,6 +538,13 @@ impl ProcessGroup {
         (!chosen.is_empty() && !others.is_empty()).then(|| named_once(&others))
     }
 
+    /// Releases the ranks if they were given nothing: they would wait for work without end.
+    pub fn release(&self) {
+        if lock(&self.attempt).is_none() {
+            self.launcher.release();
+        }
+    }
+
     /// Shuts the ranks down, and reports their last news. Returns the number of messages
     /// between ranks.
     ///

@@ -12,15 +12,21 @@
 //! Bound: a worker that would exceed [`outstanding_max`] waits. The receiver makes room by itself,
 //! without the workers, so the wait ends as long as the ranks work or are given up.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::iter;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_flow::{
-    CancelToken, Driver, Entry, Executor, Feed, Job, JobSpec, Limits, Local, Operand, Policy, Problem,
-    Status, Tally, lock, plan,
+    CancelToken, DirHandle, Driver, Entry, Executor, Feed, Job, JobSpec, Limits, Local, Operand, Policy,
+    Problem, Status, Tally, lock, plan,
 };
 use haul_journal::{Journal, Stamp};
+use haul_sys::leads_to_descriptor;
 
 use super::group::{ProcessGroup, Received, Restart};
 use super::outstanding::{LargeInFlight, Outstanding, Sent, entry_key};
@@ -60,6 +66,8 @@ struct Remote<'a, T: Distributed> {
     cancelled: AtomicBool,
     /// Number of changes of the limits of which the ranks know.
     limits_sent: AtomicU64,
+    /// The paths of operands, and whether they lead through a descriptor of this process.
+    operands: Mutex<HashMap<PathBuf, bool>>,
 }
 
 impl<'a, T: Distributed + 'static> Remote<'a, T> {
@@ -78,6 +86,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             cancel: spec.run.tool.policy().cancel,
             cancelled: AtomicBool::new(false),
             limits_sent: AtomicU64::new(0),
+            operands: Mutex::default(),
         }
     }
 
@@ -118,6 +127,32 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             self.dispatch(alone, ItemSpec { begun, stamps, ..item.clone() });
         }
         pending
+    }
+
+    /// True if only this process can open the directory of a job's entries.
+    fn is_below_descriptor(&self, job: &Job<T>) -> bool {
+        let node = match job {
+            Job::Enter(node, _) | Job::Files(node, _) => node,
+            Job::Entries(entries) => match entries.first() {
+                Some(entry) => &entry.node,
+                None => return false,
+            },
+            _ => return false,
+        };
+        // The operand, if the directory is it or is in it, and the directory that it is in.
+        let (mut above, mut operand): (&DirHandle, Option<&DirHandle>) = (&node.source, None);
+        while let Some(parent) = above.parent() {
+            (above, operand) = (parent, Some(above));
+        }
+        let path: PathBuf =
+            iter::once(above).chain(operand).map(|part| OsStr::from_bytes(part.name().to_bytes())).collect();
+        let mut operands = lock(&self.operands);
+        if let Some(known) = operands.get(&path) {
+            return *known;
+        }
+        let is_below = leads_to_descriptor(&path);
+        operands.insert(path, is_below);
+        is_below
     }
 
     /// Returns the maximum number of entries of the items that a job becomes. The walk has already
@@ -408,6 +443,7 @@ impl<T: Distributed + 'static> Driver<Job<T>> for Remote<'_, T> {
         let claimed = matches!(job, Job::Entries(_));
         let tool = self.spec.run.tool;
         let pending = match self.group.walks_in_ranks() {
+            _ if self.is_below_descriptor(&job) => Err(job),
             true => PendingItem::of_directories(tool, job).or_else(|job| PendingItem::of(tool, job)),
             false => PendingItem::of(tool, job),
         };

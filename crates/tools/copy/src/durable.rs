@@ -19,8 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, DirCache, DirHandle, Problem, lock};
-use haul_sys::{Errno, Error, Fd, Open};
-use haul_sys::{is_local, magic, open, open_parent, stat, synchronize, synchronize_file_system};
+use haul_sys::{Error, Fd, Open};
+use haul_sys::{
+    is_local, magic, open, open_parent, stat, synchronize, synchronize_file_system, with_readable,
+};
 
 use super::entry_copy::EntryCopy;
 use super::options::Fsync;
@@ -199,16 +201,7 @@ pub(super) fn flush_parent(copier: &Copier, cache: &DirCache, held: &Arc<DirHand
 }
 
 fn flush_entries(cache: &DirCache, held: &Arc<DirHandle>) -> Result<(), Problem> {
-    let flushed = cache.open(held).and_then(|directory| {
-        match synchronize(&*directory) {
-            // Open for resolving names only.
-            Err(cause) if cause.is(Errno::BADF) => {
-                let readable = open(&*directory, c".", Open::DIRECTORY)?;
-                synchronize(&readable).and(readable.close())
-            }
-            outcome => outcome,
-        }
-    });
+    let flushed = cache.open(held).and_then(|directory| with_readable(&directory, |fd| synchronize(fd)));
     flushed.map_err(|cause| Problem::new(CopyKind::Syncing).naming(held.path()).because(cause))
 }
 

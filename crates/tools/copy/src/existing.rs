@@ -131,7 +131,15 @@ pub(super) fn decide(case: &TargetCase<'_>, details: &impl Details) -> Decision 
     if !replaces_nothing && case.options.own_files.contains(&case.there.identity) {
         return Decision::Refuse(ReplaceRefusal::OwnFile);
     }
-    if case.options.source_parts.contains(&case.there.identity) {
+    let from_directory = case.source.kind == FileType::Directory;
+    let is_part = case.options.source_parts.contains(&case.there.identity);
+    let is_itself = case.source.identity == case.there.identity;
+    // A part of SOURCE that is mounted in its own place in TARGET. Without `/proc` the parts are
+    // unknown, but only a mount makes two directories one.
+    if is_itself && (is_part || from_directory && existing.update.syncs()) {
+        return Decision::Done;
+    }
+    if is_part {
         return Decision::Refuse(ReplaceRefusal::OntoSource);
     }
     // Nothing is replaced, or only what differs, which no file does from itself.
@@ -140,7 +148,6 @@ pub(super) fn decide(case: &TargetCase<'_>, details: &impl Details) -> Decision 
     if same == Same::Refused {
         return Decision::Refuse(ReplaceRefusal::SameFile);
     }
-    let from_directory = case.source.kind == FileType::Directory;
     let to_directory = case.there.kind == FileType::Directory;
     let is_ours = !from_directory && details.is_ours();
     if !from_directory

@@ -126,7 +126,7 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
         // Errors here and below are reported when the copy is made.
         Err(_) => return false,
     };
-    if journaled::is_ours(copy, &directory) {
+    if journaled::is_ours(copy, &directory) || is_unreachable(copy) {
         return false;
     }
     match existing.update {
@@ -139,6 +139,16 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
         }
     }
     true
+}
+
+/// True for a source in a directory that may be listed but not searched. Costs a call only there.
+fn is_unreachable(copy: EntryCopy<'_>) -> bool {
+    let process = &copy.copier.process;
+    let may_be_closed = |directory: Stat| {
+        let search = if directory.owner == process.user { 0o100 } else { 0o011 };
+        !copy.copier.capabilities.read_all() && !directory.mode.contains(Mode::new(search))
+    };
+    copy.entry.node.stat.is_some_and(may_be_closed) && copy.stat_source().is_err()
 }
 
 fn leaves_after_look(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> bool {

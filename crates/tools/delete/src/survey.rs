@@ -30,12 +30,14 @@ pub(super) struct TargetCounterpart {
     held: Arc<DirHandle>,
     /// Name in it of the operand's counterpart, which may differ from the operand's.
     name: Option<CString>,
+    /// True if it is the source's directory itself, or inside that, through a mount.
+    is_source: bool,
 }
 
 impl TargetCounterpart {
     /// Returns the place of the target itself.
     pub(super) fn of_operand(held: Arc<DirHandle>, name: CString) -> Self {
-        Self { held, name: Some(name) }
+        Self { held, name: Some(name), is_source: false }
     }
 }
 
@@ -76,6 +78,13 @@ struct DirectoryPair<'a> {
     path: Vec<u8>,
 }
 
+impl DirectoryPair<'_> {
+    /// Returns the path of an entry of the target's.
+    fn path_of(&self, name: &CStr) -> Vec<u8> {
+        [self.path.as_slice(), b"/", name.to_bytes()].concat()
+    }
+}
+
 /// Entries of one directory that are to be deleted.
 #[derive(Default)]
 struct Extras {
@@ -109,7 +118,11 @@ impl DeletionSurvey {
             |path: &[u8], cause| Problem::new(DeleteKind::CannotList).naming(path).because(cause);
         let source = opened.source.map_err(|cause| cannot_list(&entry.path(), cause.clone()))?;
         self.record_source(opened.stat.identity).map_err(|kind| Problem::new(kind).naming(entry.path()))?;
-        let (target, identity) = match self.open_counterpart(cx, &above.held, name) {
+        let place = (&above.held, name);
+        if above.is_source {
+            return self.enter_source(cx, place, source, opened).map(Some);
+        }
+        let (target, identity) = match self.open_counterpart(cx, place, opened.stat.identity) {
             Ok(Some(target)) => target,
             Ok(None) => return Ok(None),
             Err(cause) if is_other(&cause) => return Ok(None),
@@ -121,6 +134,9 @@ impl DeletionSurvey {
             if is_elsewhere {
                 return Ok(None);
             }
+        }
+        if identity == opened.stat.identity && !entry.is_operand() {
+            return self.enter_source(cx, place, source, opened).map(Some);
         }
         self.record_target(identity).map_err(|kind| Problem::new(kind).naming(path.as_slice()))?;
         let held = cx.cache().hold(&above.held, name, Open::DIRECTORY, identity, Some(Arc::clone(&target)));
@@ -146,16 +162,40 @@ impl DeletionSurvey {
         let source = (!missing.is_empty()).then(of_source);
         let operands = [operand(missing, source), operand(excluded, None)].into_iter().flatten();
         lock(&self.found).operands.extend(operands);
-        Ok(Some(TargetCounterpart { held, name: None }))
+        Ok(Some(TargetCounterpart { held, name: None, is_source: false }))
     }
 
-    /// Opens the counterpart of a directory, `name` in `above`. `None` in a dry run if only the
-    /// real run can list it, which the copy reports.
+    /// Enters a directory of the source whose counterpart it is itself, through a mount: nothing in
+    /// it may be deleted. It is walked because a directory in it may be the counterpart of another.
+    fn enter_source(
+        &self,
+        cx: &Context<'_, Self>,
+        (above, name): (&Arc<DirHandle>, &CStr),
+        source: &Fd,
+        opened: &OpenDir<'_>,
+    ) -> Result<TargetCounterpart, Problem> {
+        let path = above.path_of(name);
+        let pair = DirectoryPair { source, target: source, opened, path };
+        if self.options.excluded && !self.options.one_file_system {
+            let names =
+                self.readers.with(DirectoryReader::new, |reader| list(reader, source)).map_err(|cause| {
+                    Problem::new(DeleteKind::CannotList).naming(pair.path.as_slice()).because(cause)
+                })?;
+            if let Some(at) = (0..names.len()).find(|at| self.is_excluded(cx, &pair, &names, *at)) {
+                return Err(Problem::new(DeleteKind::IsSource).naming(pair.path_of(names.name(at))));
+            }
+        }
+        let held = cx.cache().hold(above, name, Open::DIRECTORY, opened.stat.identity, None);
+        Ok(TargetCounterpart { held, name: None, is_source: true })
+    }
+
+    /// Opens the counterpart of the directory `source`, `name` in `above`. `None` in a dry run if
+    /// only the real run can list it, which the copy reports.
     fn open_counterpart(
         &self,
         cx: &Context<'_, Self>,
-        above: &Arc<DirHandle>,
-        name: &CStr,
+        (above, name): (&Arc<DirHandle>, &CStr),
+        source: Identity,
     ) -> Result<Option<(Arc<Fd>, Identity)>, Error> {
         let parent = cx.cache().open(above)?;
         let look = || open(&*parent, name, Open::DIRECTORY).and_then(|fd| Ok((stat(&fd)?, fd)));
@@ -164,7 +204,9 @@ impl DeletionSurvey {
             Ok((there, _)) => closed::is_closed(there),
             Err(cause) => cause.is(Errno::ACCESS),
         };
-        if may_be_closed && let Some(found) = closed::find(&parent, name) {
+        let found = may_be_closed.then(|| closed::find(&parent, name)).flatten();
+        // The source keeps its mode also where the target shows it.
+        if let Some(found) = found.filter(|(_, there)| there.identity != source) {
             if self.options.dry_run {
                 return Ok(None);
             }
@@ -253,10 +295,8 @@ impl DeletionSurvey {
         lock(&self.found).entries += entries;
         if !extras.missing.is_empty() {
             let unlisted = (0..names.len()).filter(|at| !is_listed[*at]).map(|at| names.name(at));
-            extras.missing = without_aliases(extras.missing, pair.target, unlisted).map_err(|name| {
-                let path = [pair.path.as_slice(), b"/", name.to_bytes()].concat();
-                Problem::new(DeleteKind::SameName).naming(path)
-            })?;
+            extras.missing = without_aliases(extras.missing, pair.target, unlisted)
+                .map_err(|name| Problem::new(DeleteKind::SameName).naming(pair.path_of(name)))?;
         }
         Ok(extras)
     }
@@ -316,10 +356,7 @@ impl DeletionSurvey {
     }
 
     fn record(&self, pair: &DirectoryPair<'_>, name: &CStr, extras: &mut NameArena) -> Result<(), Problem> {
-        let failed = |cause| {
-            let path = [pair.path.as_slice(), b"/", name.to_bytes()].concat();
-            Problem::new(DeleteKind::CannotStat).naming(path).because(cause)
-        };
+        let failed = |cause| Problem::new(DeleteKind::CannotStat).naming(pair.path_of(name)).because(cause);
         let there = match stat_at(pair.target, name) {
             Ok(there) => there,
             Err(cause) if cause.is(Errno::NOENT) => return Ok(()),

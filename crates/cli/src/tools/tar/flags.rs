@@ -9,6 +9,7 @@ use super::{CompressionMethod, TarArguments, TarStep, values};
 use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{Bounds, Words};
 use crate::flags::{AppletCommand, FlagError, Sharing, Value};
+use crate::option_files::is_descriptor_path;
 
 pub(super) static COMMAND: AppletCommand<TarArguments> = AppletCommand {
     usage: &["-c|-x|-t [OPTION]... [-f ARCHIVE] [-C DIR] [NAME]..."],
@@ -245,6 +246,7 @@ static CREATING: &[TarFlag] = &[
     TarFlag::gnu(
         "--mtime",
         Required("DATE", |line, value| {
+            line.shared.run.needs_descriptors |= is_descriptor_path(value.bytes);
             line.modified = Some(values::time(&value.os()).map_err(FlagError::Sentence)?);
             Ok(())
         }),

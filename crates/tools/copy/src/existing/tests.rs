@@ -172,6 +172,9 @@ fn what_is_part_of_the_source_stays_in_a_sync() {
         let decided = Pretended::of(source, there).decide(&options, true);
         assert_eq!(decided, Decision::Refuse(ReplaceRefusal::OntoSource));
     }
+    for source in [file(2), directory(2)] {
+        assert_eq!(Pretended::of(source, source).decide(&options, true), Decision::Done);
+    }
 }
 
 #[test]
