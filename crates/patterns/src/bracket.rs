@@ -162,10 +162,6 @@ pub fn read(
             _ => reader.item()?,
         }
     }
-    let colons = reader.at - begin > 1 && text[begin] == b':' && text[reader.at - 1] == b':';
-    if place == BracketContext::Expression && colons && !negated {
-        return Err(InvalidPattern::ClassOutsideBrackets);
-    }
     Ok((alphabet.set(&reader.ranges, negated), reader.at + 1))
 }
 

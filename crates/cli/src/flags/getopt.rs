@@ -58,6 +58,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// True if the next part is a long flag.
+    pub(super) fn is_at_long_flag(&self) -> bool {
+        let begins = |word: &OsString| word.as_bytes().starts_with(b"--");
+        self.bundle.is_empty() && self.words.get(self.next).is_some_and(begins)
+    }
+
     fn rest(&mut self, from: usize) -> GetoptItem<'a> {
         self.next = self.words.len();
         GetoptItem::Rest(&self.words[from..])

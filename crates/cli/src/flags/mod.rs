@@ -122,6 +122,9 @@ impl<T: Arguments> FlagSpec<T> {
 
 /// The parsed command line of an applet; its flags and operands are applied in order.
 pub(crate) trait Arguments: 'static {
+    /// True if all letters are applied before all long flags.
+    const LONG_FLAGS_LAST: bool = false;
+
     /// Returns the arguments that the shared flags change.
     fn shared(&mut self) -> &mut SharedArguments;
 
@@ -264,19 +267,24 @@ impl<T: Arguments> AppletCommand<T> {
     ) -> Result<Option<Information>, FlagError> {
         let specs = self.specs();
         let mut scanner = Scanner::new(&specs, words, posixly_correct);
-        while let Some(item) = scanner.next_item()? {
+        let mut last = Vec::new();
+        loop {
+            let is_last = T::LONG_FLAGS_LAST && scanner.is_at_long_flag();
+            let Some(item) = scanner.next_item()? else { break };
             match item {
                 GetoptItem::Operand(word) => line.operand(word),
                 GetoptItem::Rest(words) => line.rest(words),
-                GetoptItem::Flag(spec, value) => {
-                    self.set(spec.place, line, value)?;
-                    if let Some(information) = line.shared().information {
-                        return Ok(Some(information));
-                    }
-                }
+                GetoptItem::Flag(spec, value) if is_last => last.push((spec, value)),
+                GetoptItem::Flag(spec, value) => self.set(spec.place, line, value)?,
+            }
+            if let Some(information) = line.shared().information {
+                return Ok(Some(information));
             }
         }
-        Ok(None)
+        for (spec, value) in last {
+            self.set(spec.place, line, value)?;
+        }
+        Ok(line.shared().information)
     }
 
     fn set(&self, place: FlagPosition, line: &mut T, value: Option<Value<'_>>) -> Result<(), FlagError> {

@@ -120,7 +120,7 @@ enum Mode {
 struct Bzip2Arguments {
     shared: SharedArguments,
     files: Vec<OsString>,
-    /// The last of `-d`, `-z` and `-t`.
+    /// The last of `-d`, `-z` and `-t`, or of their long forms if there are any.
     mode: Option<Mode>,
     stdout: bool,
     force: bool,
@@ -154,6 +154,8 @@ impl Default for Bzip2Arguments {
 }
 
 impl Arguments for Bzip2Arguments {
+    const LONG_FLAGS_LAST: bool = true;
+
     fn shared(&mut self) -> &mut SharedArguments {
         &mut self.shared
     }

@@ -156,7 +156,9 @@ fn the_command_of_a_rank_is_no_rank() {
         skip!("needs an MPI installation");
     }
     let sandbox = scene();
-    let own = "env | grep -E '^(OMPI_|PMIX?_|HYDI_|HAUL_SPOOL)'; echo seen";
+    // Not the settings of the test kit, nor the parameters of PMIx: they are the user's.
+    let own = "env | grep -E '^(OMPI_|PMIX?_|HYDI_|MPI_LOCAL|HAUL_SPOOL)' | grep -Ev '^OMPI_ALLOW_|^PMIX_MCA_|\
+               ^OMPI_MCA_(rmaps_base_oversubscribe|mpi_yield_when_idle|pml|btl)='; echo seen";
     for mpi in &installed {
         let clients = mpi.options(2);
         let mut words = clients.to_vec();
@@ -169,6 +171,12 @@ fn the_command_of_a_rank_is_no_rank() {
             outcome.printed()
         };
         assert_eq!(run(variables, &words), "", "{}", mpi.kind().name());
+        let kept = "export OMPI_CC=mine OMPI_MCA_coll_base_verbose=0; \
+                    $HAUL each --batch=9 --jobs=1 \"$@\" t/x -- sh -c 'echo $OMPI_CC $OMPI_MCA_coll_base_verbose'";
+        assert_eq!(run(kept, &clients), "mine 0\n", "{}", mpi.kind().name());
+        let nested =
+            format!("$HAUL each --sort=path \"$@\" t -- {} -n 1 echo rank", mpi.launcher().display());
+        assert_eq!(run(&nested, &clients), "rank\nrank\n", "{}", mpi.kind().name());
         let hashes = run("$HAUL each --sort=path \"$@\" t -- $HAUL sum", &clients);
         assert_eq!(hashes.lines().count(), 2, "{hashes}");
         run("$HAUL each --batch=1 \"$@\" t -- sh -c \"$HAUL cp {} {}.copy\"; ls t/x.copy t/y.copy", &clients);

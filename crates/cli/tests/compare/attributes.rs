@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use haul_testkit::{TestRun, everything, needs, require};
+use haul_testkit::{TestRun, everything, libc, needs, require};
 use serde_json::Value;
 
 use super::{Scene, haul};
@@ -79,6 +79,20 @@ fn a_change_is_reported_if_it_is_asked_for() {
             let outcome = scene.compare(&format!("--attributes={without} a b"));
             assert!(!outcome.printed().contains(told), "{script}: {}", outcome.printed());
             assert_eq!(scene.compare("a b").status(), Some(0), "{script}");
+        }
+    }
+}
+
+#[test]
+fn attributes_that_cannot_be_listed_are_not_equal() {
+    require!(needs_attributes());
+    let scene = Scene::of("mkdir a b; echo 1 | tee a/f >b/f; setfattr -n user.k -v 1 a/f; cp a/f g");
+    let list = [libc::SYS_flistxattr, libc::SYS_listxattr, libc::SYS_llistxattr];
+    for words in [["a", "b"], ["b", "a"], ["a/f", "b/f"], ["g", "b/f"]] {
+        for error in [libc::ENOSYS, libc::EIO] {
+            let run = scene.applet("cmp", ["--attributes=xattr"]).args(words).refusing(&list, error);
+            let outcome = run.finish().unwrap();
+            assert_eq!(outcome.status(), Some(2), "{words:?} {error}: {}", outcome.errors());
         }
     }
 }

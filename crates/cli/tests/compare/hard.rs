@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_testkit::{needs, require, strace};
 
-use super::Scene;
+use super::{Scene, verdict};
 
 #[test]
 fn fifos_and_devices_are_compared_and_never_opened() {
@@ -142,6 +142,51 @@ fn many_differences_are_reported_in_the_order_of_the_paths() {
     let key = |path: &String| path.trim_start_matches("Only in b/").replace('/', "\0");
     sorted.sort_by_key(key);
     assert_eq!(paths, sorted);
+}
+
+/// The size of a file in sysfs is that of a page, whatever it contains.
+#[test]
+fn files_shorter_than_their_size_are_compared_by_content() {
+    let directory = "/sys/kernel/mm/transparent_hugepage";
+    require!((!Path::new(directory).join("enabled").exists()).then(|| "needs sysfs".to_owned()));
+    let scene = Scene::of(&format!(
+        "mkdir a b c; cp {directory}/enabled f; cp f longer; echo x >>longer; head -c 5 f >shorter; \
+         head -c 4096 /dev/zero >page; cp {directory}/enabled {directory}/defrag a; \
+         cp a/* b; echo x >>b/enabled; cp a/* c; printf x | dd of=c/defrag conv=notrunc status=none"
+    ));
+    for words in ["--", "-s"] {
+        for name in ["f", "longer", "shorter", "page"] {
+            let pairs = [format!("{name} {directory}/enabled"), format!("{directory}/enabled {name}")];
+            for pair in pairs {
+                // GNU cmp -s goes by the sizes.
+                let mut expected = verdict(&scene.rival(&format!("cmp {pair}")));
+                if words == "-s" {
+                    expected.1.clear();
+                }
+                assert_eq!(verdict(&scene.compare(&format!("{words} {pair}"))), expected, "{words} {pair}");
+            }
+        }
+    }
+    for (tree, differ) in [("a", 0), ("b", 1), ("c", 1)] {
+        for pair in [format!("{tree} {directory}"), format!("{directory} {tree}")] {
+            let outcome = scene.compare(&pair);
+            let lines = outcome.printed().lines().filter(|line| line.starts_with("Files")).count();
+            assert_eq!(lines, differ, "{pair}: {}", outcome.printed());
+        }
+    }
+}
+
+/// The end of a file in a hole that both have is the end of no line.
+#[test]
+fn an_end_after_a_hole_is_where_cmp_says() {
+    require!(needs::tool("cmp"));
+    let scene = Scene::on_disk(
+        "(head -c 2097151 /dev/zero | tr '\\0' x; echo) >a; truncate -s 5M a; cp --sparse=always a b; truncate -s 6M b; \
+         printf 'x\\n' >c; truncate -s 9M c; printf y >>c",
+    );
+    for words in ["a b", "b a", "a c", "b c", "c b"] {
+        assert_eq!(verdict(&scene.compare(words)), verdict(&scene.rival(&format!("cmp {words}"))), "{words}");
+    }
 }
 
 /// The size of procfs files is 0, whatever they contain.

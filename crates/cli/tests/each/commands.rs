@@ -52,6 +52,8 @@ fn a_path_in_a_script_is_one_word_and_is_never_run() {
         ("printf '<%s>' \"$(printf '%s.' '{/}')\"", "", "."),
         ("f() { printf '<%s>' {/}; }; set -- x y; f z # don't {}", "", ""),
         ("# it's {}\nprintf '<%s>' \"{/}\"", "", ""),
+        ("# a ` isn't special\nprintf '<%s>' '{/}'", "", ""),
+        ("`true # it's`\nprintf '<%s>' '{/}'", "", ""),
         ("printf '<%s>' \"${x:-{/}}\"", "", ""),
         ("name={/}; cat <<E\n<$name>\nE\n", "", "\n"),
     ] {
@@ -74,10 +76,43 @@ fn a_path_in_a_script_is_one_word_and_is_never_run() {
         ("echo \\{}", "after a backslash"),
         ("echo $((1 + {}))", "in an arithmetic expansion"),
         ("cat <<E\n{}\nE", "after the beginning of a here-document"),
+        ("echo $'it\\'s' '{}'", "after $'"),
     ] {
         let outcome = scene.each(["--shell", "t", "--", script]).finish().unwrap();
         let told = format!("haul each: cannot put a path in the place of '{{}}' {told}\n");
         assert_eq!((outcome.status(), outcome.errors()), (Some(2), told));
+    }
+}
+
+/// Only in a rank are they its own.
+#[test]
+fn a_command_has_the_settings_for_mpi_that_the_user_has() {
+    let scene =
+        Scene::of("echo hello >f; printf '%s\\n' '#!/bin/sh' 'env >seen; exec cat' >own; chmod +x own");
+    let names = [
+        "OMPI_CC",
+        "OMPI_MCA_btl",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMIX_MCA_ptl",
+        "PMI_DEBUG",
+        "PRTE_MCA_plm",
+        "HYDI_X",
+        "MPI_LOCAL",
+        "MV2_COMM_WORLD_SIZE",
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+    ];
+    for words in
+        ["each f -- ./own", "each --block=1K f -- ./own", "tar -I ./own -cf a f", "tar -I ./own -xf a"]
+    {
+        let mut run = scene.run(&super::scene::haul(), words.split(' '));
+        for name in names {
+            run = run.env(name, "mine");
+        }
+        run.succeed().unwrap();
+        let seen = scene.script("cat seen; rm seen");
+        let is_seen = |name: &&&str| seen.lines().any(|line| line == format!("{name}=mine"));
+        assert_eq!(names.iter().filter(is_seen).count(), names.len(), "{words}: {seen}");
     }
 }
 

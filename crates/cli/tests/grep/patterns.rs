@@ -53,6 +53,31 @@ fn what_begins_a_pattern_is_gnu_greps() {
         &["-nE"],
         &[r"^*b", r"\<*b", r"a|\b*b", r"(\<*b)", r"^^*b", r"^+?b", r"**b", r"+*b", r"^{b", r"\b{b", r"{b"],
     );
+    // What follows an interval there is no longer at the start; a reversed one is literal.
+    let patterns = [
+        "{1,2}*+b",
+        "{1}{2}b",
+        "*{1}{2}b",
+        "+{1}*b",
+        "^{1}{2}b",
+        "^*{1}b",
+        "({1}{2}b)",
+        "x|{1}*{2}+b",
+        "{2,1}",
+        "{2,1}x",
+        "^{2,1}",
+        "({2,1})",
+        "x|{2,1}",
+        "*{2,1}",
+        "{2,1}*",
+        "{2,1}{1}",
+        "{1}{2,1}",
+        "{2,1}{2,1}",
+        "b{2,1}",
+        "(b){2,1}",
+        "{99999,1}",
+    ];
+    all_the_same(b"{1}b\nb\n{2,1}\n2,1}\n{2,1}x\nb{2,1}\n{99999,1}\n", &["-nE"], &patterns);
 }
 
 #[test]
@@ -211,6 +236,10 @@ fn each_invalid_pattern_is_told_with_its_place() {
         "-f late lines",
         "-E -f late -f bad lines",
         "-E -e a{99999} -e (x lines",
+        "-e [:alpha:]\\{ -e )\\) lines",
+        "-E -e [:alpha:](x -e (y lines",
+        "-E -e [:alpha:][b-a] lines",
+        "-e [:alpha:]* -e [^:alpha:] -e [:space:] lines",
         "-F -f bad lines",
         "-P -f bad lines",
         "-P (x lines",

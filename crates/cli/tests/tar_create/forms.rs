@@ -1,6 +1,6 @@
 //! Formats, compression, streams, member order and operands: the same members in every case.
 
-use haul_testkit::{needs, require};
+use haul_testkit::{libc, needs, require};
 
 use super::Scene;
 
@@ -209,6 +209,23 @@ fn links_are_followed_if_that_is_asked_for() {
     scene.good("$HAUL tar --sort=name -chf a.tar d l; tar --sort=name -chf b.tar d l");
     assert_eq!(scene.good("tar -tvf a.tar"), scene.good("tar -tvf b.tar"));
     scene.good("mkdir out; tar -C out -xf a.tar; diff -r d out/d; cmp f out/l");
+}
+
+#[test]
+fn attributes_that_cannot_be_listed_are_not_lost_silently() {
+    let scene = Scene::on_disk("mkdir d; echo 1 >d/f");
+    let list = [libc::SYS_flistxattr, libc::SYS_listxattr, libc::SYS_llistxattr];
+    for error in [libc::ENOSYS, libc::EIO] {
+        let words = ["--xattrs", "-cf", "a.tar", "d"];
+        let outcome = scene.applet("tar", words).refusing(&list, error).finish().unwrap();
+        assert_eq!(
+            (outcome.status(), outcome.errors().lines().count()),
+            (Some(2), 3),
+            "{}",
+            outcome.errors()
+        );
+        assert_eq!(scene.good("tar -tf a.tar"), "d/\nd/f\n");
+    }
 }
 
 #[test]

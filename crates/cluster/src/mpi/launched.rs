@@ -45,13 +45,38 @@ const LAUNCHERS: [(&str, &str, &str, LibraryFamily); 3] = [
 pub const LAUNCHER_VARIABLES: [&str; 4] =
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_RANK"];
 
-/// Beginnings of the names of variables that make a process a rank. `SLURM_STEP_ID` is not one of
-/// them: that its hosts are taken by a step is true of the children too.
-const OF_RANK: [&str; 10] = [
-    "OMPI_",
+/// Beginnings of the names of variables by which a launcher makes a process a rank. `SLURM_STEP_ID`
+/// is not one of them: that its hosts are taken by a step is true of the children too.
+const OF_RANK: &[&str] = &[
+    "OMPI_COMM_WORLD_",
+    "OMPI_UNIVERSE_",
+    "OMPI_APP_CTX_",
+    "OMPI_NUM_APP_CTX",
+    "OMPI_FIRST_RANKS",
+    "OMPI_FILE_LOCATION",
+    "OMPI_COMMAND",
+    "OMPI_ARGV",
+    // The parameters that Open MPI 4 hands to its ranks: an `mpirun` that finds them fails. The
+    // others with this prefix are the user's.
+    "OMPI_MCA_ess",
+    "OMPI_MCA_initial_wdir",
+    "OMPI_MCA_mpi_oversubscribe",
+    "OMPI_MCA_orte_app_num",
+    "OMPI_MCA_orte_bound_at_launch",
+    "OMPI_MCA_orte_ess_",
+    "OMPI_MCA_orte_hnp_uri",
+    "OMPI_MCA_orte_jobfam_session_dir",
+    "OMPI_MCA_orte_launch",
+    "OMPI_MCA_orte_local_daemon_uri",
+    "OMPI_MCA_orte_num_nodes",
+    "OMPI_MCA_orte_precondition_transports",
+    "OMPI_MCA_orte_tmpdir_base",
+    "OMPI_MCA_orte_top_session_dir",
+    "OMPI_MCA_pmix",
+    "OMPI_MCA_shmem_RUNTIME_",
     "PMIX_",
     "PMI_",
-    "PRTE_",
+    "PRTE_LAUNCHED",
     "HYDI_",
     "MPI_LOCAL",
     "MV2_COMM_WORLD_",
@@ -65,8 +90,14 @@ const OF_RANK: [&str; 10] = [
 /// job's.
 #[must_use]
 pub fn is_of_process(name: &OsStr) -> bool {
-    name == JOB_DIRECTORY_VARIABLE
-        || OF_RANK.iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+    name == JOB_DIRECTORY_VARIABLE || (is_of_rank(name) && launched().is_some())
+}
+
+/// True if launchers set this variable for each rank. It means nothing in a process that is none.
+fn is_of_rank(name: &OsStr) -> bool {
+    let begins = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+    // Parameters of PMIx are the user's.
+    OF_RANK.iter().any(begins) && !begins(&"PMIX_MCA_")
 }
 
 /// Keeps children from inheriting the socket to MPICH's launcher, which would take the end of a
@@ -183,12 +214,17 @@ mod tests {
     #[test]
     fn no_child_inherits_what_makes_a_rank() {
         let read = LAUNCHERS.iter().flat_map(|(size, rank, ..)| [*size, *rank]).chain(LAUNCHER_VARIABLES);
-        for name in read.chain(["OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_NUM_NODES", "PMI_FD", "HAUL_SPOOL"])
-        {
-            assert!(is_of_process(OsStr::new(name)), "{name}");
+        let others =
+            ["OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_NUM_NODES", "PMI_FD", "OMPI_MCA_ess_base_vpid"];
+        for name in read.chain(others) {
+            assert!(is_of_rank(OsStr::new(name)), "{name}");
         }
+        assert!(is_of_process(OsStr::new("HAUL_SPOOL")));
         for name in ["PATH", "SLURM_JOB_ID", "SLURM_STEP_ID", "HAUL_OPTIONS", "LD_LIBRARY_PATH"] {
-            assert!(!is_of_process(OsStr::new(name)), "{name}");
+            assert!(!is_of_rank(OsStr::new(name)), "{name}");
+        }
+        for name in ["OMPI_CC", "OMPI_MCA_btl", "OMPI_ALLOW_RUN_AS_ROOT", "PMIX_MCA_ptl"] {
+            assert!(!is_of_rank(OsStr::new(name)), "{name}");
         }
     }
 

@@ -21,11 +21,7 @@ type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Reads the extended attributes to compare: not the SELinux label, nor those that hold a file's
 /// layout.
 fn read_xattrs(file: FileRef<'_>, systems: &FileSystems, device: u64) -> Result<Xattrs, Error> {
-    let names = match file.list_xattrs() {
-        // Some kernels and sandboxes lack the call.
-        Err(cause) if cause.is(Errno::NOSYS) => return Ok(Xattrs::new()),
-        names => names?,
-    };
+    let names = file.list_xattrs()?;
     let how = systems.striped(file.descriptor(), device);
     let mut xattrs = Xattrs::new();
     for key in names.iter() {

@@ -37,10 +37,14 @@ pub(super) fn has_changed(file: &Fd, before: &Stat) -> Result<bool, Error> {
 }
 
 /// True if a file has as many bytes as `stat` says. Files of procfs have content although their
-/// size is 0; some return nothing if the buffer is too small for all of it. A read error is
-/// reported when the content is compared.
-fn is_size(file: &Fd, bytes: u64) -> bool {
-    bytes > 0 || matches!(read_all(file, 0, &mut [0; 4096]), Ok(0))
+/// size is 0; some return nothing if the buffer is too small for all of it. Files of sysfs, which
+/// occupy no blocks, are shorter than their size. A read error is reported when the content is
+/// compared.
+fn is_size(file: &Fd, stat: &Stat) -> bool {
+    match stat.size.checked_sub(1) {
+        None => matches!(read_all(file, 0, &mut [0; 4096]), Ok(0)),
+        Some(last) => !stat.is_sparse() || matches!(read_all(file, last, &mut [0; 2]), Ok(1)),
+    }
 }
 
 impl Comparer {
@@ -67,7 +71,7 @@ impl Comparer {
         let Some(pair) = self.pair(cx, entry, opened.stat) else { return Start::Done };
         let Some(second) = self.open_second(cx, entry, Open::READ) else { return Start::Done };
         let sizes = (pair.first.size, pair.second.size);
-        let are_known = || is_size(opened.source, sizes.0) && is_size(&second, sizes.1);
+        let are_known = || is_size(opened.source, &pair.first) && is_size(&second, &pair.second);
         if sizes.0 != sizes.1 && !self.names_files(entry) && are_known() {
             let mut result = EntryResult { differences: Vec::new(), linked: self.linked(entry, &pair) };
             result.differences.push(difference(entry, What::Size(sizes.0, sizes.1)));

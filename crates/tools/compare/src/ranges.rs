@@ -31,7 +31,7 @@ pub(super) struct Ranges {
     /// True if the files are read past the page cache.
     is_direct: bool,
     position: Mutex<u64>,
-    /// Size of the shorter file; `u64::MAX` if either size is meaningless.
+    /// Where both files end; `u64::MAX` if only reading can tell.
     end: u64,
     /// True once the remaining ranges can't change the result.
     over: AtomicBool,
@@ -50,6 +50,8 @@ struct RangeTotal {
 pub(super) struct Range {
     start: u64,
     length: u64,
+    /// True if a hole that both files have ends here.
+    is_after_hole: bool,
     files: (Arc<Fd>, Arc<Fd>),
 }
 
@@ -74,8 +76,10 @@ impl Ranges {
         pair: StatPair,
     ) {
         let (one, other) = (pair.first.size, pair.second.size);
-        // Files of procfs and the like have content although their size is 0.
-        let end = if one == 0 || other == 0 { u64::MAX } else { one.min(other) };
+        // A size proves nothing: files of procfs have content although their size is 0, those of
+        // sysfs are shorter than theirs, and others grow. If the sizes agree, reading up to there
+        // is enough: a file that changed is reported.
+        let end = if one > 0 && one == other { one } else { u64::MAX };
         let counts_lines = tool.names_files(&entry)
             && matches!(tool.options.listing, DifferenceListing::Full | DifferenceListing::Json);
         let second = Arc::new(second);
@@ -105,16 +109,19 @@ impl Ranges {
 
     /// Skips holes that both files have.
     fn data_from(&self, position: u64, (first, second): &(Arc<Fd>, Arc<Fd>)) -> u64 {
+        let StatPair { first: one, second: other } = &self.pair;
+        let shorter = one.size.min(other.size);
         // Direct reads begin at a multiple of a sector, which a hole's end need not be.
-        if self.is_direct || !self.pair.first.is_sparse() || !self.pair.second.is_sparse() {
+        if self.is_direct || position >= shorter || !one.is_sparse() || !other.is_sparse() {
             return position;
         }
-        let data = |file: &Fd| next(file, Seek::Data, position, self.end).unwrap_or(position);
+        let data = |file: &Fd| next(file, Seek::Data, position, shorter).unwrap_or(position);
         data(first).min(data(second))
     }
 
     fn compare(&self, range: &Range, buffers: (&mut Buffer, &mut Buffer)) -> RangeResult {
-        let mut outcome = RangeResult { differs: None, failure: None, lines: 0, ends_with_line: None };
+        let ends_with_line = range.is_after_hole.then_some(false);
+        let mut outcome = RangeResult { differs: None, failure: None, lines: 0, ends_with_line };
         let (mut offset, end) = (range.start, range.start + range.length);
         let block = buffers.0.capacity().min(buffers.1.capacity()) as u64;
         while offset < end {
@@ -145,26 +152,13 @@ impl Ranges {
                 return outcome;
             }
             if one.len() < length {
-                // Both end here, before the expected end.
+                // Both end here.
                 self.over.store(true, Ordering::Relaxed);
                 return outcome;
             }
             offset += length as u64;
         }
         outcome
-    }
-
-    /// Returns the difference in length, given that everything up to the shorter file's end
-    /// is equal.
-    fn at_the_end(&self, sum: &RangeTotal) -> Option<What> {
-        let (one, other) = (self.pair.first.size, self.pair.second.size);
-        let shorter = if one < other { Side::First } else { Side::Second };
-        (self.end != u64::MAX && one != other).then_some(What::Ends(
-            shorter,
-            self.end,
-            sum.lines,
-            sum.ends_with_line,
-        ))
     }
 }
 
@@ -186,7 +180,7 @@ impl Stages<Comparer> for Ranges {
         let mut position = lock(&self.position);
         let files = self.files().filter(|_| !self.over.load(Ordering::Relaxed))?;
         let start = self.data_from(*position, &files);
-        let length = RANGE_BYTES.min(self.end - start);
+        let (length, is_after_hole) = (RANGE_BYTES.min(self.end - start), start > *position);
         *position = start + length;
         if length == 0 {
             return None;
@@ -196,7 +190,7 @@ impl Stages<Comparer> for Ranges {
             // Both files are read ahead while other ranges are compared.
             advise_range(&**file, Advice::WillNeed, start, length).unwrap_or_default();
         }
-        Some(Range { start, length, files })
+        Some(Range { start, length, is_after_hole, files })
     }
 
     fn work(&self, cx: &Context<'_, Comparer>, range: Range) -> RangeResult {
@@ -236,7 +230,7 @@ impl Stages<Comparer> for Ranges {
         let mut sum = lock(&self.sum);
         let is_read = !sum.failed;
         if is_read {
-            let what = sum.what.take().or_else(|| self.at_the_end(&sum));
+            let what = sum.what.take();
             let mut result =
                 EntryResult { differences: Vec::new(), linked: tool.linked(&self.entry, &self.pair) };
             result.differences.extend(what.map(|what| difference(&self.entry, what)));

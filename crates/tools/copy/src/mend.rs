@@ -12,7 +12,7 @@ use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
 use haul_sys::{
     CacheMode, DirectoryReader, Errno, Error, Fd, FileRef, FileType, Mode, NameArena, Open, Pinned, Stat,
 };
-use haul_sys::{XattrNames, has_xattrs_at, is_in_group, open, read, read_link, stat_at};
+use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
 use super::entry_copy::EntryCopy;
@@ -268,14 +268,11 @@ fn extra_xattrs(
     target: FileRef<'_>,
     wanted: &SourceXattrs,
 ) -> Result<Vec<CString>, Error> {
-    let names = match target.list_xattrs() {
-        // Some kernels and sandboxes lack the call.
-        Err(cause) if cause.is(Errno::NOSYS) => XattrNames::default(),
-        names => names?,
-    };
-    if wanted.is_incomplete {
+    // Where the kernel or a sandbox lacks the call, the source's are unknown, too.
+    if wanted.is_incomplete || !copier.options.reads_xattrs() {
         return Ok(Vec::new());
     }
+    let names = target.list_xattrs()?;
     let is_extra = |key: &&CStr| {
         source_xattrs::is_copied(copier, cx, target, key).is_some()
             && may_set(copier, key)

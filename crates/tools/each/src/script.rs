@@ -200,7 +200,8 @@ impl Scanner {
                     self.quotes = Quotes::Unquoted;
                     self.line_end();
                 }
-                b'`' => self.backquote(),
+                // A comment ends with the substitution that it is in, and begins none.
+                b'`' if self.open.iter().any(|(end, _)| *end == PartEnd::Backquote) => self.backquote(),
                 _ => {}
             },
             Quotes::Double => self.in_double(byte, rest),
@@ -229,7 +230,13 @@ impl Scanner {
         let is_case = begins_word && begins_case(rest) && self.is_in_double(|_| true);
         match (byte, self.open.last_mut()) {
             (b'\\', _) => self.is_escaped = true,
-            (b'\'', _) => self.quotes = Quotes::Single,
+            (b'\'', _) => {
+                if last == Some(b'$') {
+                    // In some shells a backslash can quote its closing quote.
+                    self.lost = Some("after $'");
+                }
+                self.quotes = Quotes::Single;
+            }
             (b'"', _) => self.quotes = Quotes::Double,
             (b'`', _) => self.backquote(),
             (b'$', _) => self.substitution(rest),
@@ -331,6 +338,9 @@ mod tests {
             "echo $(case x in x) echo {};; esac)",
             "echo \\\\{} '\\'{} # don't\necho {}",
             "echo \"${x:-{}}\" ${#x} ${x##{/}} {}",
+            "# a ` isn't special\ncat '{}'",
+            "echo `true # it's` '{}'",
+            "echo \\$'{}' \"$'{}'\"",
             "cat <<E {}",
         ] {
             assert!(text(fine, &["a b"]).is_ok(), "{fine}");
@@ -345,6 +355,8 @@ mod tests {
             "echo \"$(case x in x) echo {};; esac)\"",
             "echo \"`cat {}`\"",
             "echo \"${x:-\"{}\"}\"",
+            "echo $'{}'",
+            "echo $'it\\'s' '{}'",
         ] {
             assert!(text(refused, &["a b"]).is_err(), "{refused}");
         }

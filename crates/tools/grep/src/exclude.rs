@@ -56,12 +56,15 @@ impl NameRules {
     /// True if a name is excluded. The last matching rule decides. If none matches, the name is
     /// excluded if the first rule is an include.
     pub(super) fn leave_out(&self, name: &[u8], named_by_user: bool) -> bool {
-        let begins = |at: &usize| *at == 0 || (named_by_user && name[at - 1] == b'/' && name[*at] != b'/');
-        let starts: Vec<_> = (0..name.len().max(1)).filter(begins).map(|at| &name[at..]).collect();
-        let named = starts.iter().filter_map(|name| self.names.get(*name)).max().copied();
+        // The empty name after a trailing slash counts, too.
+        let begins = |at: &usize| *at == 0 || (named_by_user && name[at - 1] == b'/');
+        let starts: Vec<_> = (0..=name.len()).filter(begins).collect();
+        let named = starts.iter().filter_map(|at| self.names.get(&name[*at..])).max().copied();
         let globs =
             self.globs.iter().rev().take_while(|(place, ..)| named.is_none_or(|named| *place > named.0));
-        let fits = |glob: &Glob| starts.iter().any(|name| glob.matches(name, MatchEnd::Name));
+        // In GNU grep, only a name without wildcards may begin with the second of two slashes.
+        let starts = || starts.iter().filter(|at| **at == 0 || name.get(**at) != Some(&b'/'));
+        let fits = |glob: &Glob| starts().any(|at| glob.matches(&name[*at..], MatchEnd::Name));
         let globbed = globs.into_iter().find(|(_, glob, _)| fits(glob)).map(|(_, _, include)| *include);
         match globbed.or(named.map(|(_, include)| include)) {
             Some(include) => !include,
@@ -108,5 +111,20 @@ mod tests {
         assert!(rules.leave_out(b"a/b/x.c", false));
         assert!(rules.leave_out(b"ab/x.c", true));
         assert!(!NameRules::default().leave_out(b"", true));
+    }
+
+    #[test]
+    fn slashes_in_a_name_from_the_user_count_as_in_gnu_grep() {
+        for (rule, name, left_out) in [
+            ("-", "d/", true),
+            ("-", "d", false),
+            ("-", "./.", false),
+            ("-/x.c", "t//x.c", true),
+            ("-/x.?", "t//x.c", false),
+            ("-x.?", "t//x.c", true),
+            ("-/x.?", "/x.c", true),
+        ] {
+            assert_eq!(rules(&[rule]).leave_out(name.as_bytes(), true), left_out, "{rule} {name}");
+        }
     }
 }

@@ -124,14 +124,28 @@ pub(super) fn read(
     warnings: &mut Vec<PatternWarning>,
 ) -> Result<PatternNode, InvalidPattern> {
     let extended = syntax == Syntax::Extended;
-    let mut parser =
-        Parser { text, at: 0, extended, alphabet, groups: 0, open: 0, closed: Vec::new(), warnings };
+    let closed = Vec::new();
+    let mut parser = Parser {
+        text,
+        at: 0,
+        extended,
+        alphabet,
+        groups: 0,
+        open: 0,
+        closed,
+        has_bare_class: false,
+        warnings,
+    };
     if syntax == Syntax::Fixed {
         return Ok(parser.literal());
     }
     let node = parser.alternation()?;
     if parser.at < text.len() {
         return Err(InvalidPattern::UnmatchedClose);
+    }
+    // GNU grep notices this last, in a pattern that is otherwise valid.
+    if parser.has_bare_class {
+        return Err(InvalidPattern::ClassOutsideBrackets);
     }
     Ok(node)
 }
@@ -144,6 +158,8 @@ struct Parser<'a> {
     groups: usize,
     open: usize,
     closed: Vec<usize>,
+    /// True after a `[:alpha:]` that is not in brackets.
+    has_bare_class: bool,
     warnings: &'a mut Vec<PatternWarning>,
 }
 
@@ -243,13 +259,15 @@ impl Parser<'_> {
         if matches!(node, PatternNode::Look(_)) {
             self.check_close()?;
         }
-        let mut depth = 0;
+        // In GNU grep, what follows an interval is no longer at the start.
+        let (mut depth, mut starts) = (0, is_nothing);
         while (self.extended || !is_nothing) && self.at < self.text.len() {
             let token = self.token().0;
-            let Some((least, most)) = self.repetition()? else { break };
-            if is_nothing {
+            let Some((least, most)) = self.repetition(starts)? else { break };
+            if starts {
                 self.warn_of(token);
             }
+            starts &= token != PatternToken::Brace;
             depth += 1;
             if depth > DEPTH_MAX {
                 return Err(InvalidPattern::TooBig);
@@ -275,7 +293,7 @@ impl Parser<'_> {
             return Ok(self.character().unwrap_or(PatternNode::Concat(Vec::new())));
         }
         let here = self.at;
-        let is_one = self.repetition()?.is_some();
+        let is_one = self.repetition(true)?.is_some();
         self.at = here;
         if !is_one {
             return self.atom(first);
@@ -305,14 +323,14 @@ impl Parser<'_> {
         });
     }
 
-    /// Parses a repetition operator, if there is one.
-    fn repetition(&mut self) -> Result<Option<(u32, Option<u32>)>, InvalidPattern> {
+    /// Parses a repetition operator, if there is one. `starts` is true if it has nothing to repeat.
+    fn repetition(&mut self, starts: bool) -> Result<Option<(u32, Option<u32>)>, InvalidPattern> {
         let (token, length) = self.token();
         let often = match token {
             PatternToken::Star => (0, None),
             PatternToken::Plus => (1, None),
             PatternToken::Question => (0, Some(1)),
-            PatternToken::Brace => return self.interval(length),
+            PatternToken::Brace => return self.interval(length, starts),
             _ => return Ok(None),
         };
         self.at += length;
@@ -320,7 +338,12 @@ impl Parser<'_> {
     }
 
     /// Parses an interval. An invalid one is literal text in extended syntax, an error in basic.
-    fn interval(&mut self, opening: usize) -> Result<Option<(u32, Option<u32>)>, InvalidPattern> {
+    /// A reversed one is literal only if it has nothing to repeat.
+    fn interval(
+        &mut self,
+        opening: usize,
+        starts: bool,
+    ) -> Result<Option<(u32, Option<u32>)>, InvalidPattern> {
         let mut at = self.at + opening;
         let mut number = || {
             let begin = at;
@@ -351,7 +374,7 @@ impl Parser<'_> {
         }
         let least = least.unwrap_or(0);
         if most.is_some_and(|most| least > most) {
-            return Err(InvalidPattern::InvalidInterval);
+            return if self.extended && starts { Ok(None) } else { Err(InvalidPattern::InvalidInterval) };
         }
         if least.max(most.unwrap_or(0)) > REPETITIONS_MAX {
             return Err(InvalidPattern::TooBig);
@@ -371,6 +394,7 @@ impl Parser<'_> {
                     return Err(InvalidPattern::Invalid);
                 }
                 let (class, length) = bracket::read(rest, self.alphabet, BracketContext::Expression)?;
+                self.has_bare_class |= matches!(&rest[..length - 1], [b':', .., b':']);
                 self.at += 1 + length;
                 Ok(PatternNode::Set(class))
             }

@@ -169,8 +169,6 @@ impl Examiner {
         let pinned = pinned.map_err(|cause| (TarKind::CannotOpen, cause))?;
         let keys = match pinned.list_xattrs() {
             Ok(keys) => keys,
-            // Some kernels and sandboxes lack the call.
-            Err(cause) if cause.is(Errno::NOSYS) => return Ok(()),
             Err(cause) if cause.is(Errno::NOENT) => return Err((TarKind::CannotListAttributes, cause)),
             Err(cause) => {
                 // Archive the entry without them: leaving out a directory would leave out

@@ -191,12 +191,15 @@ pub(super) fn names(commands: &[CommandDefinition]) -> String {
     commands.iter().map(|command| command.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the first clause, shortened to fit in a menu.
+/// Returns the first clause, shortened to fit in a menu, at a comma if it has one.
 pub(super) fn in_short(help: &str) -> &str {
-    const MOST: usize = 100;
+    const MOST: usize = 120;
     let end = [": ", "; ", " ("].iter().filter_map(|stop| help.find(stop)).min().unwrap_or(help.len());
-    let end = if end > MOST { help[..MOST].rfind(' ').unwrap_or(MOST) } else { end };
-    &help[..end]
+    if end <= MOST {
+        return &help[..end];
+    }
+    let most = &help[..MOST];
+    &most[..most.rfind(", ").or_else(|| most.rfind(' ')).unwrap_or(MOST)]
 }
 
 #[cfg(test)]
@@ -226,7 +229,9 @@ pub(super) mod tests {
         assert_eq!(in_short("make holes: auto (where SOURCE has them)"), "make holes");
         assert_eq!(in_short("tell; more"), "tell");
         assert_eq!(in_short("whole"), "whole");
-        assert!(in_short(&"word ".repeat(50)).len() <= 100);
+        assert!(in_short(&"word ".repeat(50)).len() <= 120);
+        let long = format!("one{}, two, and three, which is far too long", " more".repeat(20));
+        assert!(in_short(&long).ends_with("more, two"), "{long}");
         assert_eq!(sample().len(), 2);
         assert_eq!(sample()[0].flags[1].forms(), ["-t", "--target-directory"]);
     }

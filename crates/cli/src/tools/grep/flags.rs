@@ -36,6 +36,7 @@ Differences from GNU grep:
   Combining marks are word characters for \\b, \\B, \\< and \\>, not for -w.
   Invalid bytes do not count as word characters for \\b, \\B, \\< and \\>.
   An empty word (-w '') does not match inside a character.
+  With -w, -o does not print a fixed string that follows a match within a word.
   A back-reference that takes too long for a line is an error.
   In (b*)+a\\1 and the like, the last iteration may be empty.
   In -P, \\d, \\w, \\s and \\b are ASCII only, unless (*UCP) begins the pattern.

@@ -148,15 +148,16 @@ fn represented(
         };
         return Ok(Represented { name, number: Some(number) });
     }
-    let digits = bytes.strip_prefix(b"+").unwrap_or(bytes);
-    if let Some(number) = number(digits) {
+    // To GNU tar a sign begins a name.
+    let is_number = bytes.first().is_some_and(u8::is_ascii_digit);
+    if let Some(number) = number(bytes).filter(|_| is_number) {
         return Ok(Represented { name: name_of(number).unwrap_or_default(), number: Some(number) });
     }
     if bytes.is_empty() {
         return Err(wrong());
     }
-    if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
-        return Err(wrong_number(digits));
+    if bytes.iter().all(u8::is_ascii_digit) {
+        return Err(wrong_number(bytes));
     }
     // A name unknown here may exist where the archive goes.
     let name = CString::new(bytes).map_err(|_| wrong())?;
@@ -359,8 +360,10 @@ mod tests {
         assert_eq!(read("someone:7"), Ok((b"someone".to_vec(), Some(7))));
         assert_eq!(read(":0"), Ok((b"root".to_vec(), Some(0))));
         assert_eq!(read("4000000000"), Ok((Vec::new(), Some(4_000_000_000))));
+        assert_eq!(read("+5"), Ok((b"+5".to_vec(), None)));
+        assert_eq!(read("a:+5"), Ok((b"a".to_vec(), Some(5))));
         assert_eq!(read("nobody by this name"), Ok((b"nobody by this name".to_vec(), None)));
-        for wrong in ["", "a:b", "4294967296", "+4294967296", "a:4294967296", "999999999999"] {
+        for wrong in ["", "a:b", "4294967296", "a:4294967296", "999999999999"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }
