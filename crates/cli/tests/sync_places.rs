@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use haul_testkit::{Sandbox, TestRun, needs, program, require};
+use haul_testkit::{RunOutcome, Sandbox, TestRun, libc, needs, program, require};
 
 /// Returns the files below a directory with their contents.
 fn files(root: &Path) -> BTreeMap<PathBuf, String> {
@@ -15,6 +15,15 @@ fn files(root: &Path) -> BTreeMap<PathBuf, String> {
     let files = entries.filter(|path| path.is_file());
     files.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
+
+/// Runs a script in a mount namespace of its own.
+fn with_mounts(haul: &Path, sandbox: &Sandbox, script: &str, condition: Condition) -> RunOutcome {
+    let run = TestRun::new(Path::new("unshare")).args(["--mount", "sh", "-efc", script]);
+    let run = run.env("HAUL", haul).env("LC_ALL", "C").env("HOME", sandbox.join("home"));
+    condition(run).in_folder(sandbox.path()).finish().unwrap()
+}
+
+type Condition = fn(TestRun) -> TestRun;
 
 #[test]
 fn nothing_is_touched_if_the_trees_have_no_absolute_paths() {
@@ -56,6 +65,56 @@ fn nothing_is_touched_if_the_trees_have_no_absolute_paths() {
             assert_eq!(outcome.status(), Some(1), "{what}");
             assert!(outcome.errors().contains(": cannot determine its absolute path: "), "{what}");
             assert_eq!(files(sandbox.path()), before, "{what}");
+        }
+    }
+}
+
+/// Without `statx`, or before Linux 5.8, the kernel doesn't say where mounts are. All are bind
+/// mounts of the same file system, so device numbers don't say it either.
+#[test]
+fn mounts_are_known_without_statx() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("unshare"));
+    let scene =
+        "mkdir -p home s/both t/both t/extra/sub precious/x; echo 1 >precious/x/doc; echo 2 >precious/g
+        echo a >s/a; echo b >s/both/f; echo c >t/c";
+    let cases = [
+        ("a directory of both", "t/both", "-x --delete s t"),
+        ("the counterpart of SOURCE's root", "t", "--delete s t"),
+        ("a directory that only TARGET has", "t/extra", "--delete s t"),
+        ("a directory deeper in it", "t/extra/sub", "--delete s t"),
+        ("the same, left out", "t/extra/sub", "-x --delete s t"),
+    ];
+    let conditions: [(&str, Condition); 3] = [
+        ("nothing", |run| run),
+        ("ENOSYS", |run| run.refusing(&[libc::SYS_statx], libc::ENOSYS)),
+        ("EPERM", |run| run.refusing(&[libc::SYS_statx], libc::EPERM)),
+    ];
+    for (case, point, line) in cases {
+        let mut expected = None;
+        for (refused, condition) in conditions {
+            for proc in ["", "umount -l /proc;"] {
+                let sandbox = Sandbox::in_memory().unwrap();
+                sandbox.script(scene).unwrap();
+                let precious = files(&sandbox.join("precious"));
+                let script = format!("mount --bind precious {point}; {proc} exec \"$HAUL\" sync {line}");
+                let outcome = with_mounts(ours.path(), &sandbox, &script, condition);
+                let what = format!("{case}, {refused} refused, {proc} {line}: {}", outcome.errors());
+                let mut left = files(&sandbox.join("precious"));
+                // Without -x the copy adds to a mount, which is no loss.
+                left.retain(|path, _| precious.contains_key(path));
+                assert_eq!(left, precious, "{what}");
+                let below = sandbox.path().to_owned();
+                let is_known = refused == "nothing" || proc.is_empty();
+                if !is_known {
+                    assert_eq!(outcome.status(), Some(1), "{what}");
+                    continue;
+                }
+                let names = files(&sandbox.join("t")).into_keys();
+                let names = names.map(|path| path.strip_prefix(&below).unwrap().to_owned());
+                let result = (outcome.status(), outcome.errors(), names.collect::<Vec<_>>());
+                assert_eq!(*expected.get_or_insert_with(|| result.clone()), result, "{what}");
+            }
         }
     }
 }

@@ -182,13 +182,15 @@ fn check_earlier(earlier: &[CString], backup: &Path) -> Result<(), Problem> {
 /// path.
 fn check_deletion(target: &Path, to: &Path) -> Result<(), Problem> {
     let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
-    // The root directory is around every source, which was refused already.
     if home.is_some_and(|home| is_same(&home, to)) {
-        Err(problem(SyncKind::HomeDirectory, target))
-    } else if is_mounted(to) {
-        Err(problem(SyncKind::MountRoot, target))
-    } else {
-        Ok(())
+        return Err(problem(SyncKind::HomeDirectory, target));
+    }
+    // The root directory is around every source, which was refused already.
+    match open_path(&c_path(to), Open::SEARCH).and_then(|fd| is_mount_root(&fd)) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(problem(SyncKind::MountRoot, target)),
+        Err(cause) if cause.is(Errno::NOENT) => Ok(()),
+        Err(cause) => Err(problem(SyncKind::MountUnknown, target).because(cause)),
     }
 }
 
@@ -210,11 +212,6 @@ fn without_dots(path: &Path) -> PathBuf {
 fn is_on(directory: &Path, device: u64) -> bool {
     let there = directory.ancestors().find_map(|above| std::fs::metadata(above).ok());
     there.is_some_and(|there| there.dev() == device)
-}
-
-/// True if a file system is mounted at a directory.
-fn is_mounted(directory: &Path) -> bool {
-    open_path(&c_path(directory), Open::SEARCH).and_then(|fd| is_mount_root(&fd)).unwrap_or(false)
 }
 
 /// True if a copy of `from` may leave out `to`, a directory in it: because it is on another file
