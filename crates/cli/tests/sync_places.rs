@@ -69,6 +69,24 @@ fn nothing_is_touched_if_the_trees_have_no_absolute_paths() {
     }
 }
 
+/// `HOME` may be missing, or that of another user.
+#[test]
+fn the_home_directory_is_known_without_the_environment() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("unshare"));
+    for environment in ["-u HOME", "HOME=/nowhere"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir s home; echo 1 >s/f; echo x >home/x").unwrap();
+        // A mount, so that a failing test shows a different message instead of doing any harm.
+        let script =
+            format!("mount --bind home ~root; exec env {environment} \"$HAUL\" sync -n --delete s ~root");
+        let outcome = with_mounts(ours.path(), &sandbox, &script, |run| run);
+        let is_refused =
+            outcome.errors().ends_with("is your home directory: to delete there, add --really\n");
+        assert!(is_refused && outcome.status() == Some(1), "{environment}: {}", outcome.errors());
+    }
+}
+
 /// Without `statx`, or before Linux 5.8, the kernel doesn't say where mounts are. All are bind
 /// mounts of the same file system, so device numbers don't say it either.
 #[test]

@@ -1,6 +1,6 @@
 //! Checks of the two trees before anything is touched.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 
 use haul_copy::{CopyOptions, Operands, Update, UpdateRule};
 use haul_flow::{BackupPlace, Problem, Selection};
-use haul_sys::{Errno, Error, Open, Operation, is_mount_root, open_path};
+use haul_sys::{Errno, Error, Open, Operation, effective_identity, is_mount_root, open_path, user_home};
 
 use super::kind::SyncKind;
-use super::mounts::{Mounts, identity, is_same};
+use super::mounts::{Mounts, identity};
 use super::options::Options;
 
 /// Checks the operands of a sync and completes its options. The copy's options must be derived from
@@ -181,15 +181,18 @@ fn check_earlier(earlier: &[CString], backup: &Path) -> Result<(), Problem> {
 /// Refuses to delete below a directory whose name is easily typed by mistake. `to` is its whole
 /// path.
 fn check_deletion(target: &Path, to: &Path) -> Result<(), Problem> {
-    let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
-    if home.is_some_and(|home| is_same(&home, to)) {
+    // What isn't there loses nothing.
+    let Some(there) = identity(to) else { return Ok(()) };
+    // `sudo`, `su` and service managers may leave out HOME, or keep somebody else's.
+    let listed = user_home(effective_identity().user).map(OsString::from_vec);
+    let mut homes = [std::env::var_os("HOME"), listed].into_iter().flatten();
+    if homes.any(|home| identity(Path::new(&home)) == Some(there)) {
         return Err(problem(SyncKind::HomeDirectory, target));
     }
     // The root directory is around every source, which was refused already.
     match open_path(&c_path(to), Open::SEARCH).and_then(|fd| is_mount_root(&fd)) {
         Ok(false) => Ok(()),
         Ok(true) => Err(problem(SyncKind::MountRoot, target)),
-        Err(cause) if cause.is(Errno::NOENT) => Ok(()),
         Err(cause) => Err(problem(SyncKind::MountUnknown, target).because(cause)),
     }
 }
