@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use haul_testkit::strace::record;
 use haul_testkit::{RunOutcome, Sandbox, TestRun, libc, needs, program, require};
 
 /// Returns the files below a directory with their contents.
@@ -135,4 +136,23 @@ fn mounts_are_known_without_statx() {
             }
         }
     }
+}
+
+/// The names of a deep tree are removed from the bottom up, when few of its directories are open.
+#[test]
+fn a_deep_directory_is_deleted_without_opening_its_parents_from_the_top() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    const LEVELS: usize = 300;
+    let sandbox = Sandbox::in_memory().unwrap();
+    let script = format!("mkdir s t; echo 1 >s/f; mkdir -p t/$(printf 'd/%.0s' $(seq {LEVELS}))");
+    sandbox.script(&script).unwrap();
+    let line = ["sync", "-j1", "--delete", "--really", "--max-delete=100%", "s", "t"];
+    let run = TestRun::new(ours.path()).args(line).open_files(64).in_folder(sandbox.path());
+    let (outcome, calls) = record(run, "openat,unlinkat", &sandbox.join("log")).unwrap();
+    assert!(outcome.succeeded(), "{}", outcome.errors());
+    let count = |name: &str| calls.iter().filter(|call| call.name == name).count();
+    assert_eq!(count("unlinkat"), LEVELS);
+    // Three passes: the survey, one that counts, and one that deletes.
+    assert!(count("openat") < 10 * LEVELS, "{} openat", count("openat"));
 }
