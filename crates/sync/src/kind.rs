@@ -17,6 +17,8 @@ haul_flow::kinds! {
         HomeDirectory = "{} is your home directory: to delete there, add --really",
         /// The target is the root of a mounted file system, and nothing may be deleted there.
         MountRoot = "{} is the root of a mounted file system: to delete there, add --really",
+        /// Nothing says whether the target is such a root, and nothing may be deleted there.
+        MountUnknown = "cannot tell whether {} is the root of a mounted file system",
         /// An earlier copy is missing, which is only a warning.
         EarlierMissing = "warning: --link-dest: {} does not exist, so nothing is linked to it",
         /// An earlier copy can't be used.

@@ -107,7 +107,7 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity(path: &Path) -> Option<Identity> {
     let there = fs::metadata(path).ok()?;
     Some(Identity { device: there.dev(), inode: there.ino() })
 }

@@ -1,6 +1,6 @@
 //! Checks of the two trees before anything is touched.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 
 use haul_copy::{CopyOptions, Operands, Update, UpdateRule};
 use haul_flow::{BackupPlace, Problem, Selection};
-use haul_sys::{Errno, Error, Open, Operation, is_mount_root, open_path};
+use haul_sys::{Errno, Error, Open, Operation, effective_identity, is_mount_root, open_path, user_home};
 
 use super::kind::SyncKind;
-use super::mounts::{Mounts, is_same};
+use super::mounts::{Mounts, identity};
 use super::options::Options;
 
 /// Checks the operands of a sync and completes its options. The copy's options must be derived from
@@ -87,17 +87,14 @@ fn places(
             return Err(problem(SyncKind::Remote, path_of(name)));
         }
     }
-    let unreachable = |path: &Path, error| match is_out_of_reach(&error) {
-        true => Ok(None),
-        false => Err(unusable(SyncKind::NoAbsolutePath, path, &error)),
-    };
-    let from = match std::fs::canonicalize(&source_path) {
-        Ok(from) => from,
-        Err(error) => return unreachable(&source_path, error),
-    };
-    if !from.is_dir() {
-        return Err(problem(SyncKind::NotADirectory, &source_path));
+    let pathless = |path: &Path, error: &io::Error| unusable(SyncKind::NoAbsolutePath, path, error);
+    match std::fs::metadata(&source_path) {
+        Ok(there) if !there.is_dir() => return Err(problem(SyncKind::NotADirectory, &source_path)),
+        Ok(_) => {}
+        Err(error) if is_out_of_reach(&error) => return Ok(None),
+        Err(error) => return Err(pathless(&source_path, &error)),
     }
+    let from = whole_path(&source_path).map_err(|error| pathless(&source_path, &error))?;
     let target_path = path_of(target).to_owned();
     match std::fs::symlink_metadata(&target_path) {
         // The user named the link, so it is the directory behind it that is meant.
@@ -108,10 +105,10 @@ fn places(
         Ok(there) if !there.is_dir() => return Err(problem(SyncKind::NotADirectory, &target_path)),
         _ => {}
     }
-    let to = match whole_path(&target_path) {
-        Ok(to) => to,
-        Err(error) => return unreachable(&target_path, error),
-    };
+    if existing(&target_path).is_err_and(|error| is_out_of_reach(&error)) {
+        return Ok(None);
+    }
+    let to = whole_path(&target_path).map_err(|error| pathless(&target_path, &error))?;
     let leaves_out = || may_leave_out(copy, selection, &from, &to);
     let mounts = Mounts::read();
     if mounts.is_inside(&from, &to) || (mounts.is_inside(&to, &from) && !leaves_out()) {
@@ -130,17 +127,20 @@ fn earlier(given: &[PathBuf], to: &Path, warn: &mut dyn FnMut(Problem)) -> Resul
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 warn(problem(SyncKind::EarlierMissing, &path).as_warning());
+                continue;
             }
             Err(error) => return Err(unusable(SyncKind::EarlierUnusable, &path, &error)),
             Ok(there) if !there.is_dir() => return Err(problem(SyncKind::EarlierNotADirectory, &path)),
             Ok(there) if !is_on(to, there.dev()) => return Err(problem(SyncKind::EarlierElsewhere, &path)),
-            // One that is TARGET links nothing, but shared files stay as they are: a snapshot is
-            // made again after it became the latest.
-            Ok(_) if std::fs::canonicalize(&path).is_ok_and(|whole| whole != to && whole.starts_with(to)) => {
-                return Err(problem(SyncKind::EarlierInTarget, &path));
-            }
-            Ok(_) => found.push(c_path(&path)),
+            Ok(_) => {}
         }
+        let whole = whole_path(&path).map_err(|error| unusable(SyncKind::EarlierUnusable, &path, &error))?;
+        // One that is TARGET links nothing, but shared files stay as they are: a snapshot is made
+        // again after it became the latest.
+        if whole != to && whole.starts_with(to) {
+            return Err(problem(SyncKind::EarlierInTarget, &path));
+        }
+        found.push(c_path(&whole));
     }
     Ok(found)
 }
@@ -171,9 +171,8 @@ fn backup(given: &Path, from: &Path, to: &Path) -> Result<BackupPlace, Problem> 
 
 /// Refuses a directory for backups that would change an earlier copy.
 fn check_earlier(earlier: &[CString], backup: &Path) -> Result<(), Problem> {
-    let whole = |earlier: &CString| std::fs::canonicalize(path_of(earlier)).ok();
-    let is_around = |earlier: PathBuf| earlier.starts_with(backup) || backup.starts_with(&earlier);
-    match earlier.iter().filter_map(whole).any(is_around) {
+    let is_around = |earlier: &Path| earlier.starts_with(backup) || backup.starts_with(earlier);
+    match earlier.iter().map(path_of).any(is_around) {
         true => Err(problem(SyncKind::BackupIsEarlier, backup)),
         false => Ok(()),
     }
@@ -182,14 +181,19 @@ fn check_earlier(earlier: &[CString], backup: &Path) -> Result<(), Problem> {
 /// Refuses to delete below a directory whose name is easily typed by mistake. `to` is its whole
 /// path.
 fn check_deletion(target: &Path, to: &Path) -> Result<(), Problem> {
-    let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+    // What isn't there loses nothing.
+    let Some(there) = identity(to) else { return Ok(()) };
+    // `sudo`, `su` and service managers may leave out HOME, or keep somebody else's.
+    let listed = user_home(effective_identity().user).map(OsString::from_vec);
+    let mut homes = [std::env::var_os("HOME"), listed].into_iter().flatten();
+    if homes.any(|home| identity(Path::new(&home)) == Some(there)) {
+        return Err(problem(SyncKind::HomeDirectory, target));
+    }
     // The root directory is around every source, which was refused already.
-    if home.is_some_and(|home| is_same(&home, to)) {
-        Err(problem(SyncKind::HomeDirectory, target))
-    } else if is_mounted(to) {
-        Err(problem(SyncKind::MountRoot, target))
-    } else {
-        Ok(())
+    match open_path(&c_path(to), Open::SEARCH).and_then(|fd| is_mount_root(&fd)) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(problem(SyncKind::MountRoot, target)),
+        Err(cause) => Err(problem(SyncKind::MountUnknown, target).because(cause)),
     }
 }
 
@@ -213,11 +217,6 @@ fn is_on(directory: &Path, device: u64) -> bool {
     there.is_some_and(|there| there.dev() == device)
 }
 
-/// True if a file system is mounted at a directory.
-fn is_mounted(directory: &Path) -> bool {
-    open_path(&c_path(directory), Open::SEARCH).and_then(|fd| is_mount_root(&fd)).unwrap_or(false)
-}
-
 /// True if a copy of `from` may leave out `to`, a directory in it: because it is on another file
 /// system, or because of the user's rules. If it isn't left out, the copy reports an error.
 fn may_leave_out(copy: &CopyOptions, selection: &Selection, from: &Path, to: &Path) -> bool {
@@ -226,15 +225,34 @@ fn may_leave_out(copy: &CopyOptions, selection: &Selection, from: &Path, to: &Pa
     (copy.one_file_system && is_elsewhere()) || !selection.rules.is_empty() || selection.list.is_some()
 }
 
-/// Returns the path of a directory without symbolic links. The directory may be missing.
-fn whole_path(path: &Path) -> io::Result<PathBuf> {
-    match (std::fs::canonicalize(path), path.file_name()) {
+/// Splits the path of a directory that may be missing into what is there and a missing name.
+fn existing(path: &Path) -> io::Result<(&Path, Option<&OsStr>)> {
+    match (std::fs::metadata(path), path.file_name()) {
         (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
             let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-            Ok(std::fs::canonicalize(above.unwrap_or(Path::new(".")))?.join(name))
+            let above = above.unwrap_or(Path::new("."));
+            std::fs::metadata(above).map(|_| (above, Some(name)))
         }
-        (outcome, _) => outcome,
+        (outcome, _) => outcome.map(|_| (path, None)),
     }
+}
+
+/// Returns the absolute path of a directory without symbolic links. The directory may be missing.
+///
+/// A relative path may lead to a directory that has no usable absolute one: the current directory
+/// may be deleted, or be below one that this user can't search. Then musl's `realpath` returns a
+/// path all the same, and glibc's an error that looks as if the directory were out of reach.
+fn whole_path(path: &Path) -> io::Result<PathBuf> {
+    let (there, missing) = existing(path)?;
+    let whole = std::fs::canonicalize(there)?;
+    std::fs::metadata(&whole)?;
+    if identity(&whole) != identity(there) {
+        return Err(Errno::STALE.into());
+    }
+    Ok(match missing {
+        Some(name) => whole.join(name),
+        None => whole,
+    })
 }
 
 fn problem(kind: SyncKind, path: &Path) -> Problem {

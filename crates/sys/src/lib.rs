@@ -119,5 +119,5 @@ pub use stat::{
 pub use temporary::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
 pub use transfer::{TransferRequest, Transferred};
 pub use used::Used;
-pub use users::{group_name, group_number, user_name, user_number};
+pub use users::{group_name, group_number, user_home, user_name, user_number};
 pub use xattr::{XattrNames, get_xattr, list_xattrs, matches_pattern, remove_xattr, set_xattr};

@@ -1,13 +1,18 @@
 //! File metadata, from `statx`, or from `fstatat` where a sandbox refuses `statx`.
 
-use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{Access, AtFlags, CWD, Statx, StatxAttributes, StatxFlags};
 
-use crate::error::{Errno, Result};
+use crate::data::read_path;
+use crate::error::{Errno, Error, Result};
 use crate::gate;
+use crate::open::{Open, open};
 use crate::operation::Operation;
+
+/// Maximum bytes to read about a descriptor.
+const INFO_BYTES_MAX: usize = 64 << 10;
 
 /// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -308,24 +313,52 @@ pub fn device_of(file: impl AsFd) -> Result<u64> {
     )
 }
 
-/// Returns true if an open directory is where a file system or a part of one is mounted. False
-/// where that is unknown: before Linux 5.8, and in a sandbox without `statx`.
+/// Returns true if an open directory is where a file system or a part of one is mounted.
 ///
 /// # Errors
-/// Any error from `statx(2)`.
+/// Any error from `statx(2)`, and from `openat(2)` of `..`; `ENOSYS` if the kernel doesn't say it
+/// (before Linux 5.8, or in a sandbox), and `/proc` doesn't either.
 pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
     let directory = directory.as_fd();
-    gate::call(
+    let reported = gate::call(
         Operation::Statx,
         || {
+            let known = |raw: Statx| {
+                let is_known = raw.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+                is_known.then(|| raw.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+            };
+            let flags = AtFlags::EMPTY_PATH;
             or_else_without_statx(
-                rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
-                    .map(|raw| raw.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
-                || Ok(false),
+                rustix::fs::statx(directory, c"", flags, StatxFlags::empty()).map(known),
+                || Ok(None),
             )
         },
         || format!("{}, \"\", AT_EMPTY_PATH", directory.as_raw_fd()),
-    )
+    )?;
+    match reported {
+        Some(is_root) => Ok(is_root),
+        None => is_on_another_mount(directory),
+    }
+}
+
+/// Returns true if an open directory is on another mount than the directory above it. Devices don't
+/// tell: a bind mount may be of the same file system.
+fn is_on_another_mount(directory: BorrowedFd<'_>) -> Result<bool> {
+    let above = open(directory, c"..", Open::SEARCH)?;
+    Ok(mount_id(directory)? != mount_id(above.as_fd())?)
+}
+
+/// Returns the id of the mount that a file was opened on (proc_pid_fdinfo(5)).
+fn mount_id(file: BorrowedFd<'_>) -> Result<u64> {
+    let path = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
+    let info = CString::new(&*path).ok().and_then(|path| read_path(&path, INFO_BYTES_MAX).ok());
+    let id = info.and_then(|info| {
+        let mut lines = info.split(|byte| *byte == b'\n');
+        let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?;
+        std::str::from_utf8(id).ok()?.trim().parse().ok()
+    });
+    // Without `/proc`, before Linux 3.15, and in gVisor, which has no such line.
+    id.ok_or_else(|| Error::new(Operation::Statx, path, Errno::NOSYS))
 }
 
 /// Returns the metadata of the entry `name`, a single component, of `directory`. Doesn't follow a

@@ -56,6 +56,16 @@ pub fn user_name(number: u32) -> Option<Vec<u8>> {
     )
 }
 
+/// Returns the home directory of a user, if known.
+#[must_use]
+pub fn user_home(number: u32) -> Option<Vec<u8>> {
+    entry(
+        // SAFETY: passes pointers to an entry, to a buffer of the given length, and to the result.
+        |filled, buffer, length, found| unsafe { libc::getpwuid_r(number, filled, buffer, length, found) },
+        |user: &libc::passwd| text(user.pw_dir),
+    )
+}
+
 /// Returns the name of a group, if known.
 #[must_use]
 pub fn group_name(number: u32) -> Option<Vec<u8>> {

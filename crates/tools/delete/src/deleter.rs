@@ -267,6 +267,8 @@ impl Deleter {
         let name: &CStr = node.source.name();
         let failed = |cause| Self::cannot_remove(node.source.path(), cause);
         if !self.options.dry_run {
+            // Once this directory is gone, an evicted parent can only be reopened from the top.
+            cx.cache().lift(&node.source);
             let directory = cx.cache().open(&above.source).map_err(failed)?;
             match stat_at(&*directory, name) {
                 Ok(there) if there.identity == stat.identity => {}

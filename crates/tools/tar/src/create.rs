@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use haul_flow::{Alone, Config, Executor, Operand, Problem, Reporter, Session, Split, Status, processors};
@@ -98,14 +98,13 @@ fn overlap(named: &[TarOperand]) -> bool {
     if named.len() < 2 {
         return false;
     }
-    let path = |named: &TarOperand| {
+    let real = |named: &TarOperand| {
         let path = path_of(named, named.name.to_bytes());
-        // A missing operand is reported later.
-        let real = std::fs::canonicalize(OsStr::from_bytes(path.to_bytes()));
-        real.map_or_else(|_| path.into_bytes(), |real| real.into_os_string().into_vec())
+        std::fs::canonicalize(OsStr::from_bytes(path.to_bytes())).ok()
     };
-    // With a slash at the end, so that `a` doesn't pass for a parent of `ab`.
-    let mut paths: Vec<_> = named.iter().map(|named| [&path(named), b"/".as_slice()].concat()).collect();
+    // Without absolute paths, as in a deleted current directory, they may overlap. What is missing
+    // is reported later.
+    let Some(mut paths) = named.iter().map(real).collect::<Option<Vec<_>>>() else { return true };
     paths.sort_unstable();
     paths.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
 }
