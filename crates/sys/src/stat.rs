@@ -1,7 +1,7 @@
 //! File metadata, from `statx`, or from `fstatat` where a sandbox refuses `statx`.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{Access, AtFlags, CWD, Statx, StatxAttributes, StatxFlags};
 
@@ -314,13 +314,25 @@ pub fn device_of(file: impl AsFd) -> Result<u64> {
 /// # Errors
 /// Any error from `statx(2)`.
 pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
-    let directory = directory.as_fd();
+    has_attribute(directory.as_fd(), StatxAttributes::MOUNT_ROOT)
+}
+
+/// Returns true if names can be added to an open directory, but neither removed nor renamed
+/// (`chattr +a`). False where that is unknown.
+///
+/// # Errors
+/// Any error from `statx(2)`.
+pub fn is_append_only(directory: impl AsFd) -> Result<bool> {
+    has_attribute(directory.as_fd(), StatxAttributes::APPEND)
+}
+
+fn has_attribute(directory: BorrowedFd<'_>, attribute: StatxAttributes) -> Result<bool> {
     gate::call(
         Operation::Statx,
         || {
             or_else_without_statx(
                 rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())
-                    .map(|raw| raw.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
+                    .map(|raw| raw.stx_attributes.contains(attribute)),
                 || Ok(false),
             )
         },

@@ -519,7 +519,7 @@ impl Details for TargetConflict<'_> {
 
     fn is_older(&self) -> bool {
         if self.copy.options.preserves(Preserve::TIMESTAMPS) {
-            return self.copy.copier.resolutions.is_older(self.there, self.source);
+            return self.copy.copier.resolutions.is_older(self.directory, self.there, self.source);
         }
         self.there.modified < self.source.modified
     }
@@ -542,7 +542,10 @@ impl Details for TargetConflict<'_> {
             }
             FileType::Regular if source.size != there.size => false,
             FileType::Regular if difference.by_content => mend::has_same_content(self.copy, self.directory),
-            FileType::Regular => self.copy.copier.resolutions.is_same_time(there, source, difference.window),
+            FileType::Regular => {
+                let resolutions = &self.copy.copier.resolutions;
+                resolutions.is_same_time(self.directory, there, source, difference.window)
+            }
             FileType::Symlink => mend::leads_to_the_same(self.copy, self.directory),
             _ => source.device_number == there.device_number,
         }
