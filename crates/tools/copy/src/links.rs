@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use haul_flow::{Claim, DirHandle, EntryOutcome, FileKey, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
-use haul_sys::{link_at_path, remove, rename, rename_to_new, stat_at, stat_path};
+use haul_sys::{link_at_path, rename, rename_to_new, stat_at, stat_path};
 
+use super::backup;
 use super::dry_run;
 use super::entry_copy::EntryCopy;
 use super::journaled;
@@ -299,7 +300,6 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         // It is no older than the source, but must become the same file as the source's
         // other names.
         TargetPlace::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
-            place::keep(copy, &new)?;
             copy.print_linked(first, before.as_ref(), None);
         }
         TargetPlace::Left(Left::AsCopy) => {}
@@ -318,63 +318,61 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
             }
         }
     }
-    replace(copy.copier, &new, copy.target_name(), &make).map_err(failed)?;
+    replace(copy, &new, &make, &failed)?;
     copy.print_replaced();
     Ok(Linking::Done)
 }
 
-/// Replaces `name` atomically with the entry that `make` creates: observers see either the old
-/// entry or the new one.
+/// Replaces an entry's target atomically with the entry that `make` creates: observers see either
+/// the old entry or the new one. `failed` makes a problem of an error.
 pub(super) fn replace(
-    copier: &Copier,
+    copy: EntryCopy<'_>,
     directory: &Fd,
-    name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
-) -> Result<(), Error> {
-    make_and_rename(copier, directory, make, |passing| rename(directory, passing, name))
+    failed: &dyn Fn(Error) -> Problem,
+) -> Result<(), Problem> {
+    let passing = make_temporary(copy, directory, make).map_err(failed)?;
+    let outcome = backup::keep(copy, directory)
+        .and_then(|()| rename(directory, &passing, copy.target_name()).map_err(failed));
+    // Needed even after success: rename(2) does nothing if both names are the same file.
+    temporary::remove(copy, directory, &passing);
+    outcome
 }
 
-/// Creates `name`, which must not exist, atomically with all that `make` gives to it.
+/// Creates an entry's target, which must not exist, atomically with all that `make` gives to it.
 pub(super) fn make_whole(
-    copier: &Copier,
+    copy: EntryCopy<'_>,
     directory: &Fd,
-    name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
     // Before anything is made that would have to be removed again.
-    if stat_at(directory, name).is_ok() {
+    if stat_at(directory, copy.target_name()).is_ok() {
         return Err(dry_run::error(Errno::EXIST));
     }
-    make_and_rename(copier, directory, make, |passing| rename_to_new(directory, passing, name))
+    let passing = make_temporary(copy, directory, make)?;
+    rename_to_new(directory, &passing, copy.target_name())
+        .inspect_err(|_| temporary::remove(copy, directory, &passing))
 }
 
-fn make_and_rename(
-    copier: &Copier,
+/// Creates an entry under a temporary name.
+fn make_temporary(
+    copy: EntryCopy<'_>,
     directory: &Fd,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
-    rename: impl FnOnce(&CStr) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<CString, Error> {
     let mut tried = 0;
-    let passing = loop {
-        let passing = temporary::new_name(copier);
+    loop {
+        let passing = temporary::new_name(copy.copier);
         match make(&passing) {
-            Ok(()) => break passing,
+            Ok(()) => return Ok(passing),
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
             Err(cause) => {
                 // It may exist without its attributes. An entry that replaced it isn't removed.
                 if !cause.is(Errno::EXIST) && !cause.is(Errno::STALE) {
-                    remove(directory, &passing).unwrap_or_default();
+                    temporary::remove(copy, directory, &passing);
                 }
                 return Err(cause);
             }
         }
-    };
-    let outcome = rename(&passing);
-    // Needed even after success: rename(2) does nothing if both names are the same file.
-    match (remove(directory, &passing), outcome) {
-        (Err(cause), Ok(())) if !cause.is(Errno::NOENT) => Err(cause),
-        // Otherwise the caller would retry, and the remaining name would go unreported.
-        (Err(cause), Err(first)) if !cause.is(Errno::NOENT) && first.is(Errno::EXIST) => Err(cause),
-        (_, outcome) => outcome,
     }
 }
