@@ -24,14 +24,15 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
+use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_flow::{Problem, lock};
-use haul_sys::{Errno, Error, Fd, FileRef, FileType, Mode, Open, Owner, Stat};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Mode, Open, Operation, Owner, Stat};
 use haul_sys::{
-    change_mode, change_owner, flush_as_close_does, get_xattr, interposer, link_unnamed, list_xattrs, open,
-    rename, rename_to_new, set_xattr, stat_at,
+    change_mode, change_owner, flush_as_close_does, get_xattr, interposer, is_append_only, link_unnamed,
+    list_xattrs, open, rename, rename_to_new, set_xattr, stat_at,
 };
 
 use super::CopyKind;
@@ -148,6 +149,11 @@ pub(super) fn create_replacement(
     mode: Mode,
     source: Original<'_>,
 ) -> Result<OpenTarget, Error> {
+    // In such a directory it could neither take the name nor be removed.
+    if is_append_only(directory)? {
+        let what = format!("{}, {:?}", directory.as_raw_fd(), copy.target_name());
+        return Err(Error::new(Operation::Renameat, what, Errno::PERM));
+    }
     let mut target = create_incomplete(copy, directory, mode, source)?;
     target.staged.iter_mut().for_each(|staged| staged.replaces = true);
     Ok(target)
