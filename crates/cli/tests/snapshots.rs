@@ -258,7 +258,7 @@ fn a_time_in_the_first_second_is_the_same_in_the_next_sync() {
         require!(ours.needs_haul(), needs::loop_mount(file_system));
         let sandbox = Sandbox::in_memory().unwrap();
         let mount = Mount::image(file_system, 320 << 20).unwrap();
-        sandbox.script("mkdir s; echo x >s/f; touch -d @-2147483648.000000001 s/f").unwrap();
+        sandbox.script("mkdir s; echo x >s/f; touch -d @-2147483647.999999999 s/f").unwrap();
         let line = format!("-i s {}", mount.join("t").display());
         assert!(succeed(&ours, sandbox.path(), &line).contains(">f+++++++++ f\n"));
         assert_eq!(succeed(&ours, sandbox.path(), &line), "", "{file_system}");
