@@ -5,14 +5,18 @@
 
 mod sync_command;
 
+use std::ffi::OsString;
+use std::fs::FileTimes;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
+use haul_testkit::mount::Mount;
 use haul_testkit::random::{self, IndexedRandom, Rng, seeded};
 use haul_testkit::random_tree::{self, RandomTreeLimits};
 use haul_testkit::strace::record;
-use haul_testkit::{Sandbox, TestRun, compare, needs, program, require};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, TestRun, compare, needs, program, require};
 
 use sync_command::{FACTS, succeed, sync, take};
 
@@ -198,6 +202,69 @@ fn kept(root: &Path) -> Vec<(String, String)> {
     names.map(|entry| of(entry.unwrap())).collect()
 }
 
+/// Makes the file `target`, with the time `@1000`, so that the time at which it changed ends in a
+/// zero, as every tenth does by chance.
+fn make_changed_at_round_time(target: &Path) {
+    std::fs::write(target, "old").unwrap();
+    loop {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+        let file = std::fs::File::options().append(true).open(target).unwrap();
+        file.set_times(FileTimes::new().set_modified(time).set_accessed(time)).unwrap();
+        if target.metadata().unwrap().ctime_nsec() % 10 == 0 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_a_few_nanoseconds_newer_is_copied() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let make = |sandbox: &Sandbox| {
+        sandbox
+            .script("mkdir s t e; echo new >s/f; truncate -s 3 s/f; touch -d @1000.000000005 s/f")
+            .unwrap();
+    };
+    let is_copied = |sandbox: &Sandbox, name: &str, how: &str| {
+        assert_eq!(std::fs::read(sandbox.join(name)).unwrap(), b"new", "{how}");
+    };
+    for line in ["-pu s/f t", "-au s/f t", "-aT --update=older s t"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        make(&sandbox);
+        make_changed_at_round_time(&sandbox.join("t/f"));
+        let run = ours.run().args(line.split(' ')).in_folder(sandbox.path());
+        run.succeed().unwrap();
+        is_copied(&sandbox, "t/f", line);
+    }
+    for (line, old) in [
+        ("s t", "t/f"),
+        ("--backup-dir=../e s t", "t/f"),
+        ("--update s t", "t/f"),
+        ("--link-dest=../e s t", "e/f"),
+    ] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        make(&sandbox);
+        make_changed_at_round_time(&sandbox.join(old));
+        succeed(&ours, sandbox.path(), line);
+        is_copied(&sandbox, "t/f", line);
+    }
+}
+
+/// The kernel drops the nanoseconds of the first second that a file system can store.
+#[test]
+fn a_time_in_the_first_second_is_the_same_in_the_next_sync() {
+    let ours = program!();
+    for file_system in ["ext4", "xfs"] {
+        require!(ours.needs_haul(), needs::loop_mount(file_system));
+        let sandbox = Sandbox::in_memory().unwrap();
+        let mount = Mount::image(file_system, 320 << 20).unwrap();
+        sandbox.script("mkdir s; echo x >s/f; touch -d @-2147483647.999999999 s/f").unwrap();
+        let line = format!("-i s {}", mount.join("t").display());
+        assert!(succeed(&ours, sandbox.path(), &line).contains(">f+++++++++ f\n"));
+        assert_eq!(succeed(&ours, sandbox.path(), &line), "", "{file_system}");
+    }
+}
+
 #[test]
 fn what_is_replaced_or_deleted_is_kept_where_rsync_keeps_it() {
     let ours = program!();
@@ -266,6 +333,117 @@ fn nothing_is_replaced_or_deleted_that_cannot_be_kept() {
     let errors = outcome.errors();
     assert!(errors.contains("cannot remove 't/xxx") && !outcome.succeeded(), "{errors}");
     assert!(sandbox.join("t").join(&long).exists());
+}
+
+/// Runs a sync of which strace makes calls fail.
+fn sync_failing(ours: &CopyProgram, folder: &Path, failing: &[&str], line: &str) -> RunOutcome {
+    let inject = failing.iter().flat_map(|what| ["-e".to_owned(), format!("inject={what}")]);
+    let quiet = ["-f", "-qq", "-o", "/dev/null"].map(str::to_owned);
+    let arguments = quiet.into_iter().chain(inject).chain(["--".to_owned()]).map(OsString::from).collect();
+    let run = TestRun::new(ours.path()).args(["sync", "--jobs=1", "--engine=sync"]).args(line.split(' '));
+    let run = run.env("LC_ALL", "C").in_folder(folder);
+    run.behind(&needs::find_tool("strace").unwrap(), arguments).finish().unwrap()
+}
+
+/// As for another user's file (`fs.protected_hardlinks`), and everywhere on FAT.
+#[test]
+fn where_files_have_one_name_what_is_replaced_keeps_it_until_the_new_one_is_complete() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let read = |sandbox: &Sandbox, name: &str| std::fs::read_to_string(sandbox.join(name)).unwrap();
+    for no_link in ["linkat:error=EPERM", "linkat:error=EMLINK", "linkat:error=EOPNOTSUPP"] {
+        for (make, failing) in [
+            ("echo new >s/f", "pwrite64,write:error=ENOSPC:when=1"),
+            ("echo new >s/f", "fchmod:error=EIO"),
+            ("ln -s new s/f", "symlinkat:error=ENOSPC"),
+            ("mkfifo s/f", "mknodat:error=ENOSPC"),
+        ] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            sandbox.script(&format!("mkdir s t; echo old >t/f; touch -d @5 t/f; {make}")).unwrap();
+            let outcome =
+                sync_failing(&ours, sandbox.path(), &[no_link, failing], "--backup-dir=../kept s t");
+            assert_eq!(outcome.status(), Some(1), "{no_link} {failing}: {}", outcome.errors());
+            assert_eq!(read(&sandbox, "t/f"), "old\n", "{no_link} {failing}: {}", outcome.errors());
+        }
+        // Every night, and the second one finds the backup of the first.
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir s t; echo first >t/f; ln -s first t/link").unwrap();
+        for (new, old) in [("second one", "first"), ("third", "second one"), ("the last", "third")] {
+            sandbox.script(&format!("echo {new} >s/f; ln -sfn {new:?} s/link")).unwrap();
+            let outcome = sync_failing(&ours, sandbox.path(), &[no_link], "--backup-dir=../kept s t");
+            assert!(outcome.succeeded(), "{no_link} {new}: {}", outcome.errors());
+            assert_eq!(read(&sandbox, "t/f"), format!("{new}\n"));
+            assert_eq!(read(&sandbox, "kept/f"), format!("{old}\n"));
+            assert_eq!(sandbox.join("kept/link").read_link().unwrap(), Path::new(old));
+        }
+        let names = kept(sandbox.path()).into_iter().map(|(name, _)| name);
+        assert!(!names.into_iter().any(|name| name.contains(".haul-")));
+    }
+}
+
+#[test]
+fn the_directory_of_a_backup_is_complete_or_missing() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("strace"));
+    for failing in ["fchown:error=EDQUOT:when=1", "fchmod:error=EIO:when=2"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir -p s/d t/d; echo new >s/d/f; echo older >t/d/f; chown 5:6 s/d t/d").unwrap();
+        // The first to be made is the backup itself, like the target.
+        sandbox.script("chown 3:4 s t; chmod 751 s t").unwrap();
+        let outcome = sync_failing(&ours, sandbox.path(), &[failing], "--backup-dir=../kept s t");
+        assert!(outcome.errors().contains("cannot backup 't/d/f'"), "{failing}: {}", outcome.errors());
+        succeed(&ours, sandbox.path(), "--backup-dir=../kept s t");
+        for (name, wanted) in [("kept", (3, 4, 0o751)), ("kept/d", (5, 6, 0o755))] {
+            let stat = std::fs::metadata(sandbox.join(name)).unwrap();
+            assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o7777), wanted, "{failing}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_backup_waits_for_room_and_is_then_like_any_other() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("strace"));
+    // After two directories that are there, that of the backup is made.
+    for failing in ["mkdirat:error=ENOSPC:when=3..4", "fchown:error=EDQUOT:when=1"] {
+        for scene in ["echo new >s/d/f; echo older >t/d/f", "echo extra >t/d/f"] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            sandbox
+                .script(&format!("mkdir -p s/d t/d; {scene}; chown 5:6 s/d t/d; chmod 751 s/d t/d"))
+                .unwrap();
+            let line = "--on-full=pause --delete --really --backup-dir=../kept s t";
+            let outcome = sync_failing(&ours, sandbox.path(), &[failing], line);
+            let errors = outcome.errors();
+            assert!(outcome.succeeded(), "{failing} {scene}: {errors}");
+            let said = ["no space left for 't/d/f': waiting\n", "space is available again: continuing\n"];
+            assert_eq!(errors.replace("haul sync: ", ""), said.concat(), "{failing} {scene}");
+            let stat = std::fs::metadata(sandbox.join("kept/d")).unwrap();
+            assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o7777), (5, 6, 0o751), "{failing} {scene}");
+            assert!(sandbox.join("kept/d/f").exists(), "{failing} {scene}");
+        }
+    }
+}
+
+#[test]
+fn a_backup_opens_each_directory_of_a_deep_tree_once() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let levels = 200;
+    for scene in ["echo x >t/$p/f", "echo new >s/$p/f; echo older >t/$p/f"] {
+        let opened = |options: &[&str]| {
+            let sandbox = Sandbox::in_memory().unwrap();
+            let make = "p=.; mkdir s t; for i in $(seq LEVELS); do p=$p/d; mkdir s/$p t/$p; done";
+            sandbox.script(&format!("{}; {scene}", make.replace("LEVELS", &levels.to_string()))).unwrap();
+            let run =
+                TestRun::new(ours.path()).args(["sync", "--jobs=1", "--delete", "--really"]).args(options);
+            let run = run.args(["s", "t"]).in_folder(sandbox.path());
+            let (outcome, calls) = record(run, "openat", &sandbox.join("log")).unwrap();
+            assert!(outcome.succeeded(), "{}", outcome.errors());
+            calls.len()
+        };
+        let (without, with) = (opened(&[]), opened(&["--backup-dir=../kept"]));
+        assert!(with < without + 10 * levels, "{scene}: {with} files opened, {without} without a backup");
+    }
 }
 
 #[test]

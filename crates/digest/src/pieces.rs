@@ -1,5 +1,6 @@
 //! Values of a file's pieces.
 
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 use blake3::hazmat::{ChainingValue, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -26,21 +27,24 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    pub(crate) fn of(subtrees: &Subtrees, length: u64) -> Option<Self> {
-        let value = |start| subtrees.value(start, PIECE_BYTES.min(length - start));
-        let step = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX);
-        let (root, values) = if length <= PIECE_BYTES {
-            // The root of a single piece isn't made from the piece's value.
-            let root = subtrees.root(length)?;
-            (root, (0..length).step_by(step).map(value).collect())
-        } else if subtrees.is_within(length) {
-            let values: Vec<_> = (0..length).step_by(step).map(value).collect();
+    pub(crate) fn of(subtrees: &Subtrees, length: u64) -> Result<Option<Self>, TryReserveError> {
+        if !subtrees.is_within(length) {
+            return Ok(None);
+        }
+        // A sparse file may have more pieces than there is memory for.
+        let (count, mut values) = (length.div_ceil(PIECE_BYTES), Vec::new());
+        values.try_reserve_exact(usize::try_from(count).unwrap_or(usize::MAX))?;
+        let starts = (0..count).map(|index| index * PIECE_BYTES);
+        values.extend(starts.map(|start| subtrees.value(start, PIECE_BYTES.min(length - start))));
+        let root = if count > 1 {
             let (left, right) = values.split_at(left_pieces(values.len()));
-            (merge_subtrees_root(&folded(left), &folded(right), Mode::Hash), values)
+            Some(merge_subtrees_root(&folded(left), &folded(right), Mode::Hash))
         } else {
-            return None;
+            // The root of a single piece isn't made from the piece's value.
+            subtrees.root(length)
         };
-        Some(Self { length, digest: Digest::of(Algorithm::Blake3, root.as_bytes()), values })
+        let digest = root.map(|root| Digest::of(Algorithm::Blake3, root.as_bytes()));
+        Ok(digest.map(|digest| Self { length, digest, values }))
     }
 
     /// Returns the hash of the file.

@@ -1,5 +1,6 @@
 //! BLAKE3 of a file whose blocks come in any order.
 
+use std::collections::TryReserveError;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -113,8 +114,10 @@ impl TreeHash {
 
     /// Returns the hash of a file of `length` bytes with the values of its pieces, or `None` if
     /// bytes after its end were added. Quick only if the hash was created to keep them.
-    #[must_use]
-    pub fn finish_pieces(&self, length: u64) -> Option<Pieces> {
+    ///
+    /// # Errors
+    /// If there isn't enough memory: 32 bytes for each piece.
+    pub fn finish_pieces(&self, length: u64) -> Result<Option<Pieces>, TryReserveError> {
         Pieces::of(&self.lock(), length)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Files keep their paths below the target. The directories above them are made when the first file
 //! needs them, with owner and mode of those in the target. What is replaced gets a second name in
-//! the backup, so that it has its own until the new file takes that; what is deleted is moved.
+//! the backup, so that it has its own until the new file takes that; what is deleted is moved. So
+//! is what can't have two names, just before the new file takes its own.
 //!
 //! Several processes can use one backup: each opens it by itself, and checks the directory above
 //! it by inode number. A directory that two of them need at once is made by one and found by the
@@ -16,8 +17,10 @@ use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex};
 
 use haul_sys::{Errno, Error, Fd, Identity, Mode, Open, Operation, Owner, Stat, c_string, change_mode};
-use haul_sys::{change_owner, is_left_behind, link, make_directory, open, open_path, remove, rename};
-use haul_sys::{rename_across, rename_to_new, stat, stat_at, temporary_name};
+use haul_sys::{
+    change_owner, is_left_behind, link, make_directory, open, open_path, remove, remove_directory,
+};
+use haul_sys::{rename, rename_across, rename_to_new, stat, stat_at, temporary_name};
 
 use crate::directory_cache::{DirCache, DirHandle};
 use crate::leftovers::sweep;
@@ -30,6 +33,10 @@ const RECENT_MAX: usize = 16;
 /// Maximum number of directories that are known to have been swept. After that they are swept
 /// again, which finds nothing.
 const SWEPT_MAX: usize = 1 << 16;
+
+/// Errors of link(2) for a file that can't get another name: on a file system without hard links,
+/// of another user (`fs.protected_hardlinks`), or because it has too many.
+const UNLINKABLE: [Errno; 4] = [Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
 
 /// Location of a backup and of its original.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -67,6 +74,15 @@ pub struct Original<'a> {
     pub below: &'a [u8],
 }
 
+/// What becomes of a file that an earlier run has kept under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierBackup {
+    /// It is replaced.
+    Replaced,
+    /// It stays, and the file is not kept.
+    Stays,
+}
+
 impl BackupDirectory {
     /// Creates nothing yet.
     #[must_use]
@@ -74,27 +90,29 @@ impl BackupDirectory {
         Self { place, used: Mutex::default() }
     }
 
-    /// Gives the file `name` of a directory a second name in the backup. It replaces the file that
-    /// an earlier run has kept under that name; a directory in its place, or a file in the place of
-    /// a directory above it, is moved aside. Where files can't have several names, it is moved.
+    /// Gives the file `name` of a directory a second name in the backup, unless there is an `earlier`
+    /// backup that stays. A directory in its place, or a file in the place of a directory above it,
+    /// is moved aside. A file that can't have several names is moved: so call
+    /// this only when its replacement is complete.
     ///
     /// # Errors
     /// The kernel's; `ESTALE` if the directory above the backup is another one by now.
-    pub fn keep(&self, cache: &DirCache, original: Original<'_>, name: &CStr) -> Result<(), Error> {
+    pub fn keep(
+        &self,
+        cache: &DirCache,
+        original: Original<'_>,
+        name: &CStr,
+        earlier: EarlierBackup,
+    ) -> Result<(), Error> {
         let directory = original.directory;
         let backup = self.directory(cache, original)?;
-        match link(directory, name, &backup, name) {
-            Err(cause) if cause.is(Errno::EXIST) => {
-                let passing = temporary_name();
-                link(directory, name, &backup, &passing)?;
-                let outcome = replacing(&backup, name, || rename(&backup, &passing, name));
-                // Needed even after success: rename(2) does nothing if both are names of one file.
-                match remove(&backup, &passing) {
-                    Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
-                    _ => outcome,
-                }
-            }
-            Err(cause) if cause.is(Errno::PERM) || cause.is(Errno::MLINK) => {
+        let linked = match link(directory, name, &backup, name) {
+            Err(cause) if cause.is(Errno::EXIST) && earlier == EarlierBackup::Stays => return Ok(()),
+            Err(cause) if cause.is(Errno::EXIST) => link_over(directory, name, &backup),
+            outcome => outcome,
+        };
+        match linked {
+            Err(cause) if UNLINKABLE.contains(&cause.errno()) => {
                 replacing(&backup, name, || rename_across((directory, name), (&backup, name)))
             }
             outcome => outcome,
@@ -129,15 +147,18 @@ impl BackupDirectory {
         };
         let mut backup = cache.open(&held)?;
         let base = Split::of(&self.place.directory).base().to_vec();
+        let mut walked = None;
         while depth <= names.len() {
             let name = c_string(depth.checked_sub(1).map_or(base.as_slice(), |index| names[index]));
             let like = || match depth == names.len() {
                 true => stat(original.directory),
-                false => self.stat_original(&names[..depth]),
+                false => self.stat_original(&mut walked, &names[..depth]),
             };
             let fd = Arc::new(find_or_make(&backup, &name, like)?);
             held = cache.hold(&held, &name, Open::DIRECTORY, stat(&fd)?.identity, Some(Arc::clone(&fd)));
-            used.remember(path_of(&names[..depth]), &held);
+            if depth + RECENT_MAX > names.len() {
+                used.remember(path_of(&names[..depth]), &held);
+            }
             (backup, depth) = (fd, depth + 1);
         }
         if used.is_unswept(held.identity()) {
@@ -161,13 +182,19 @@ impl BackupDirectory {
         Ok(held)
     }
 
-    /// Looks up a directory of the target.
-    fn stat_original(&self, names: &[&[u8]]) -> Result<Stat, Error> {
-        let mut original = open_path(&self.place.target, Open::SEARCH.following())?;
-        for name in names {
+    /// Looks up a directory of the target. `walked` has the last one above it that was looked up,
+    /// and how many names its path has: trees can be thousands of directories deep.
+    fn stat_original(&self, walked: &mut Option<(usize, Fd)>, names: &[&[u8]]) -> Result<Stat, Error> {
+        let (depth, mut original) = match walked.take() {
+            Some(above) => above,
+            None => (0, open_path(&self.place.target, Open::SEARCH.following())?),
+        };
+        for name in &names[depth..] {
             original = open(&original, &c_string(name), Open::SEARCH)?;
         }
-        stat(&original)
+        let like = stat(&original);
+        *walked = Some((names.len(), original));
+        like
     }
 }
 
@@ -203,7 +230,7 @@ fn path_of(names: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Opens a directory of the backup, and makes it if it is missing, like its original.
-fn find_or_make(parent: &Fd, name: &CStr, like: impl Fn() -> Result<Stat, Error>) -> Result<Fd, Error> {
+fn find_or_make(parent: &Fd, name: &CStr, like: impl FnOnce() -> Result<Stat, Error>) -> Result<Fd, Error> {
     match open(parent, name, Open::DIRECTORY) {
         Err(cause) if cause.is(Errno::NOENT) => {}
         Err(cause) if cause.is(Errno::NOTDIR) || cause.is(Errno::LOOP) => move_aside(parent, name)?,
@@ -215,6 +242,14 @@ fn find_or_make(parent: &Fd, name: &CStr, like: impl Fn() -> Result<Stat, Error>
         Err(cause) if cause.is(Errno::EXIST) => return open(parent, name, Open::DIRECTORY),
         outcome => outcome?,
     }
+    open_new(parent, name, like).inspect_err(|_| {
+        // It would pass for complete. If it isn't empty any more, another process uses it.
+        remove_directory(parent, name).unwrap_or_default();
+    })
+}
+
+/// Opens a directory that was just made, and gives it owner and mode of its original.
+fn open_new(parent: &Fd, name: &CStr, like: Stat) -> Result<Fd, Error> {
     let made = open(parent, name, Open::DIRECTORY)?;
     let give = |owner| match change_owner(&made, owner) {
         // Whoever may not give it away keeps it: the backup is worth more than its owner.
@@ -227,6 +262,19 @@ fn find_or_make(parent: &Fd, name: &CStr, like: impl Fn() -> Result<Stat, Error>
     change_mode(&made, like.mode.or(Mode::OWNER))?;
     give(Owner { user: Some(like.owner), group: None })?;
     Ok(made)
+}
+
+/// Gives a file of a directory a second name in the backup, in place of the file that an earlier
+/// run has kept there.
+fn link_over(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
+    let passing = temporary_name();
+    link(directory, name, backup, &passing)?;
+    let outcome = replacing(backup, name, || rename(backup, &passing, name));
+    // Needed even after success: rename(2) does nothing if both are names of one file.
+    match remove(backup, &passing) {
+        Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
+        _ => outcome,
+    }
 }
 
 /// Puts a file under a name in the backup. A directory that an earlier run has kept there is moved
@@ -273,7 +321,7 @@ mod tests {
         let keep = |above| {
             let place = BackupPlace { directory: path("kept"), above, target: path("target") };
             let original = Original { directory: &target, below: b"." };
-            BackupDirectory::new(place).keep(&DirCache::new(8), original, c"file")
+            BackupDirectory::new(place).keep(&DirCache::new(8), original, c"file", EarlierBackup::Replaced)
         };
         assert!(keep(inode + 1).unwrap_err().is(Errno::STALE));
         assert!(!folder.path().join("kept").exists());

@@ -50,7 +50,7 @@ mod settings;
 mod sim;
 mod tool;
 
-pub use backup_directory::{BackupDirectory, BackupPlace, Original};
+pub use backup_directory::{BackupDirectory, BackupPlace, EarlierBackup, Original};
 pub use batch::Batch;
 pub use config::{Config, Switches};
 pub use context::Context;

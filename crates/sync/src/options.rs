@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use haul_copy::{Atomic, Backup, CopyOptions, Dereference, Existing, Make, Preserve, Update, UpdateRule};
+use haul_copy::{
+    Atomic, Backup, CopyOptions, Dereference, Existing, Make, OnFull, Preserve, Update, UpdateRule,
+};
 use haul_delete::Limit;
 use haul_flow::Selection;
 
@@ -106,6 +108,7 @@ impl Options {
             verbose: copy.verbose,
             itemize: copy.itemize,
             backup_place: None,
+            waits_for_room: copy.on_full == OnFull::Pause,
             dry_run: copy.dry_run,
         })
     }

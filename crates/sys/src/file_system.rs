@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::gate;
 use crate::magic;
 use crate::operation::Operation;
+use crate::stat::Stat;
 
 /// Maximum bytes to read of the mount list.
 const LIST_BYTES_MAX: usize = 16 << 20;
@@ -103,6 +104,28 @@ pub fn suits_two_workers(file: impl AsFd) -> Result<bool> {
 /// Any error from `fstatfs(2)`.
 pub fn is_read_ahead_costly(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| kind == magic::BTRFS)
+}
+
+/// Returns the resolution of modification times on the file system of `directory`, in nanoseconds:
+/// the kernel's `s_time_gran`, which no call returns. `None` if it is unknown or depends on a
+/// server. `file` is a file on it.
+///
+/// # Errors
+/// Any error from `fstatfs(2)`.
+pub fn time_resolution(directory: impl AsFd, file: &Stat) -> Result<Option<u64>> {
+    Ok(match file_system_type(directory)? {
+        // An inode of 128 bytes has no room for nanoseconds, nor for the time of birth.
+        magic::EXT if file.born.is_none() => None,
+        magic::EXT | magic::XFS | magic::BTRFS | magic::TMPFS | magic::RAMFS => Some(1),
+        magic::F2FS | magic::BCACHEFS | magic::OVERLAYFS | magic::ZFS => Some(1),
+        magic::JFS | magic::NILFS2 | magic::CEPH => Some(1),
+        magic::NTFS3 => Some(100),
+        magic::UDF => Some(1_000),
+        magic::EXFAT => Some(10_000_000),
+        magic::HFSPLUS | magic::REISERFS => Some(1_000_000_000),
+        magic::VFAT => Some(2_000_000_000),
+        _ => None,
+    })
 }
 
 /// Returns how many bytes an unprivileged process may still write to the file's file system

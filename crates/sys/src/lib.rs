@@ -80,6 +80,7 @@ pub use file_ref::FileRef;
 pub use file_system::{
     file_system_id, file_system_type, free_bytes, has_coarse_locks, is_in_memory, is_local,
     is_made_by_kernel, is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system,
+    time_resolution,
 };
 pub use inherited::{inherited_for_writing, keep_from_children, write_all_within};
 pub use interposer::interposer;
@@ -113,8 +114,8 @@ pub use standard::{
     take_standard_streams, terminal_columns, was_closed,
 };
 pub use stat::{
-    FileType, Identity, Mode, Stat, Timestamp, device_number, device_of, device_parts, is_mount_root,
-    may_write, stat, stat_at, stat_followed, stat_path,
+    FileType, Identity, Mode, Stat, Timestamp, device_number, device_of, device_parts, is_append_only,
+    is_mount_root, may_write, stat, stat_at, stat_followed, stat_path,
 };
 pub use temporary::{TEMPORARY_PREFIX, is_left_behind, run_of, temporary_name, temporary_name_of_run};
 pub use transfer::{TransferRequest, Transferred};

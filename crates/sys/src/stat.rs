@@ -320,25 +320,37 @@ pub fn device_of(file: impl AsFd) -> Result<u64> {
 /// (before Linux 5.8, or in a sandbox), and `/proc` doesn't either.
 pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
     let directory = directory.as_fd();
-    let reported = gate::call(
-        Operation::Statx,
-        || {
-            let known = |raw: Statx| {
-                let is_known = raw.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
-                is_known.then(|| raw.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
-            };
-            let flags = AtFlags::EMPTY_PATH;
-            or_else_without_statx(
-                rustix::fs::statx(directory, c"", flags, StatxFlags::empty()).map(known),
-                || Ok(None),
-            )
-        },
-        || format!("{}, \"\", AT_EMPTY_PATH", directory.as_raw_fd()),
-    )?;
-    match reported {
+    match has_attribute(directory, StatxAttributes::MOUNT_ROOT)? {
         Some(is_root) => Ok(is_root),
         None => is_on_another_mount(directory),
     }
+}
+
+/// Returns true if names can be added to an open directory, but neither removed nor renamed
+/// (`chattr +a`). False where that is unknown.
+///
+/// # Errors
+/// Any error from `statx(2)`.
+pub fn is_append_only(directory: impl AsFd) -> Result<bool> {
+    Ok(has_attribute(directory.as_fd(), StatxAttributes::APPEND)?.unwrap_or(false))
+}
+
+/// Returns `None` if the kernel doesn't say whether a file has an attribute.
+fn has_attribute(file: BorrowedFd<'_>, attribute: StatxAttributes) -> Result<Option<bool>> {
+    gate::call(
+        Operation::Statx,
+        || {
+            let known = |raw: Statx| {
+                let is_known = raw.stx_attributes_mask.contains(attribute);
+                is_known.then(|| raw.stx_attributes.contains(attribute))
+            };
+            let flags = AtFlags::EMPTY_PATH;
+            or_else_without_statx(rustix::fs::statx(file, c"", flags, StatxFlags::empty()).map(known), || {
+                Ok(None)
+            })
+        },
+        || format!("{}, \"\", AT_EMPTY_PATH", file.as_raw_fd()),
+    )
 }
 
 /// Returns true if an open directory is on another mount than the directory above it. Devices don't

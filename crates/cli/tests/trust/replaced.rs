@@ -1,13 +1,17 @@
 //! `--atomic` over existing files: what is kept of them, and what is refused.
 
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use haul_testkit::mount::Mount;
 use haul_testkit::rustix::fs::{XattrFlags, setxattr};
 use haul_testkit::sandbox::remove_tree;
 use haul_testkit::snapshot::read_attributes;
-use haul_testkit::{CopyProgram, Facts, Sandbox, compare, needs, program, require};
+use haul_testkit::{CopyProgram, Facts, Sandbox, TestRun, compare, needs, program, require};
+
+use super::{contents, temporary_names};
 
 /// Options of a copy, and what is prepared in the target.
 const LINES: [&[&str]; 7] = [
@@ -130,4 +134,64 @@ fn a_file_of_another_user_is_not_replaced_by_ones_own() {
         entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with(super::TEMPORARY))
     });
     assert_eq!(left.count(), 0);
+}
+
+/// Whichever descriptor can't be closed: nothing is left of the copy but the copy.
+#[test]
+fn a_failed_close_leaves_no_temporary_name() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    let strace = needs::find_tool("strace").unwrap();
+    let mut replacements_refused = 0;
+    for number in 1..40 {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir s t; echo new >s/a; echo old >t/a").unwrap();
+        let inject = format!("inject=close:error=EIO:when={number}");
+        let arguments = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=close", "-e", &inject, "--"];
+        let run = ours.run().args(["-rT", "--jobs=1", "--engine=sync", "--atomic", "--fsync", "s", "t"]);
+        let run = run.in_folder(sandbox.path()).behind(&strace, arguments.map(OsString::from).to_vec());
+        let errors = run.finish().unwrap().errors();
+        replacements_refused += usize::from(errors.contains("cannot replace 't/a' atomically"));
+        assert_eq!(temporary_names(&contents(&sandbox.join("t"))), 0, "close {number}: {errors}");
+    }
+    assert!(replacements_refused > 0);
+}
+
+/// Nothing can be renamed or removed there.
+#[test]
+fn in_an_append_only_directory_nothing_is_left_without_a_word() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::loop_mount("ext4"), needs::tool("chattr"));
+    let mount = Mount::image("ext4", 64 << 20).unwrap();
+    let target = mount.join("t");
+    let make = "mkdir s; head -c 3000000 /dev/zero >s/g; ln -s new s/link
+        mkdir $T; echo old >$T/g; ln -s old $T/link; chattr +a $T";
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script(&make.replace("$T", &target.display().to_string())).unwrap();
+    let was_left = |errors: &str| {
+        let names = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+        let left = left.into_iter().filter(|name| name.starts_with(".haul-"));
+        left.inspect(|name| assert!(errors.contains(name), "{name}: {errors}")).count()
+    };
+    for words in
+        [["sync"].as_slice(), &["cp", "-rT", "--atomic"], &["cp", "-rT", "--remove-destination", "--atomic"]]
+    {
+        fs::remove_file(sandbox.join("s/link")).unwrap_or_default();
+        let run = TestRun::new(ours.path()).args(words).arg("s").arg(&target).in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        let errors = outcome.errors();
+        assert!(
+            outcome.status() == Some(1) && errors.contains("Operation not permitted"),
+            "{words:?}: {errors}"
+        );
+        assert_eq!(was_left(&errors), 0, "{words:?}: {errors}");
+        assert_eq!(fs::read(target.join("g")).unwrap(), b"old\n");
+    }
+    // A link has no content that would have been copied for nothing: it is made first.
+    sandbox.script("ln -s new s/link; rm s/g").unwrap();
+    let run = TestRun::new(ours.path()).args(["sync", "s"]).arg(&target).in_folder(sandbox.path());
+    let errors = run.finish().unwrap().errors();
+    assert_eq!(was_left(&errors), 1, "{errors}");
+    assert!(errors.contains("cannot remove"), "{errors}");
 }

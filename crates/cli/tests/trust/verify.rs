@@ -4,6 +4,7 @@
 //! its verification for as long as nobody reads from the FIFO. In that time, a byte of the file
 //! changes in the image behind the mounted file system.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use haul_testkit::mount::Mount;
 use haul_testkit::program::each_engine;
 use haul_testkit::run::Running;
-use haul_testkit::{CopyProgram, RunOutcome, Sandbox, needs, program, random, require, wait};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, TestRun, needs, program, random, require, wait};
 
 use super::{build, contents};
 
@@ -335,4 +336,33 @@ fn what_cannot_be_verified_is_refused_or_said() {
     let outcome = run(&["--verify", "file", "copy"]);
     let said = "haul cp: warning: 'copy' and others were verified from memory: their file system cannot bypass the page cache\n";
     assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), said));
+}
+
+#[test]
+fn a_file_of_more_pieces_than_memory_is_an_error() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for words in [
+        ["cp", "--verify=stream"].as_slice(),
+        &["cp", "--verify"],
+        &["cp", "--verify=both", "--atomic"],
+        &["cp", "--manifest=m"],
+        &["sync", "--verify"],
+    ] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        // 2^33 pieces, of 32 bytes each in memory.
+        sandbox.script("mkdir s t; truncate -s 9007199254740993 s/f").unwrap();
+        let limit = ["-c", "ulimit -v 16000000; exec \"$@\"", "sh"].map(OsString::from);
+        let operands: &[&str] = if words[0] == "cp" { &["s/f", "t"] } else { &["s", "t"] };
+        let run = TestRun::new(ours.path()).args(words).args(operands).in_folder(sandbox.path());
+        let run = run
+            .env("LC_ALL", "C")
+            .within(Duration::from_secs(60))
+            .behind(Path::new("/bin/sh"), limit.to_vec());
+        let outcome = run.finish().unwrap();
+        let expected = format!("haul {}: cannot verify 't/f': Cannot allocate memory\n", words[0]);
+        assert_eq!((outcome.status(), outcome.errors()), (Some(1), expected), "{words:?}");
+        let names = fs::read_dir(sandbox.join("t")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(names.into_iter().all(|name| name == "f"), "{words:?}");
+    }
 }

@@ -1,6 +1,6 @@
-//! Keeps replaced files under another name (`--backup`).
+//! Keeps replaced files under another name (`--backup`), or in another directory (`--backup-dir`).
 //!
-//! A backup is a rename within the target's directory. An unnumbered backup replaces an older one;
+//! With `--backup`, a backup is a rename within the target's directory. An unnumbered backup replaces an older one;
 //! a numbered one never replaces anything, because the kernel is asked to refuse that. Its number
 //! is one more than the highest existing one. The first backup in a directory finds that by listing
 //! it; later ones use the cached result.
@@ -13,10 +13,12 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Mutex, MutexGuard};
 
-use haul_flow::lock;
-use haul_sys::{DirectoryReader, Errno, Error, Fd, Identity, NameArena, Open, Operation};
-use haul_sys::{c_string, open, rename, rename_to_new};
+use haul_flow::{EarlierBackup, Original, Problem, lock, path_below};
+use haul_sys::{DirectoryReader, Errno, Error, Fd, FileType, Identity, NameArena, Open, Operation};
+use haul_sys::{c_string, open, rename, rename_to_new, stat_at};
 
+use super::CopyKind;
+use super::entry_copy::EntryCopy;
 use super::options::{Backup, Existing};
 
 /// Number of shards, so that turns in different directories rarely wait for each other.
@@ -226,6 +228,22 @@ fn note(versions: &mut Versions, name: &[u8]) {
             versions.insert(base.to_vec(), version.to_vec());
         }
     }
+}
+
+/// Backs up the entry, if there is one, that is replaced next, with `--backup-dir`.
+pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd, earlier: EarlierBackup) -> Result<(), Problem> {
+    let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
+    match stat_at(directory, copy.target_name()) {
+        Err(cause) if cause.is(Errno::NOENT) => return Ok(()),
+        // It can't be replaced.
+        Ok(there) if there.kind == FileType::Directory => return Ok(()),
+        _ => {}
+    }
+    let own = &copy.entry.node.own;
+    let path = own.held.path();
+    let original = Original { directory, below: path_below(&path, &own.operand.target) };
+    copy.with_room(|| backup.keep(copy.cx.cache(), original, copy.target_name(), earlier))
+        .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Claim, DirHandle, EntryOutcome, FileKey, Problem};
+use haul_flow::{Claim, DirHandle, EarlierBackup, EntryOutcome, FileKey, Problem};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
-use haul_sys::{link_at_path, remove, rename, rename_to_new, stat_at, stat_path};
+use haul_sys::{link_at_path, rename, rename_to_new, stat_at, stat_path};
 
+use super::backup;
 use super::dry_run;
 use super::entry_copy::EntryCopy;
 use super::journaled;
@@ -294,11 +295,13 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         .and_then(|directory| stat_path(Some(&*directory), copy.entry.name(), copy.follows()))
         .map_err(unseen)?;
     let mut turn = place::turn(copy);
+    let mut earlier = EarlierBackup::Replaced;
     match place::clear(copy, &new, &mut turn, &source)? {
         TargetPlace::Left(Left::AsItIs) => return Ok(Linking::Left),
-        // It is no older than the source, but must become the same file as the source's
-        // other names.
+        // It seems equal to the source, but must become the same file as the source's other names.
+        // It may be what a killed run has made, after that run has kept what was there.
         TargetPlace::Left(Left::AsCopy) if copy.options.existing.update.syncs() => {
+            earlier = EarlierBackup::Stays;
             copy.print_linked(first, before.as_ref(), None);
         }
         TargetPlace::Left(Left::AsCopy) => {}
@@ -317,23 +320,35 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
             }
         }
     }
-    replace(copy.copier, &new, copy.target_name(), &make).map_err(failed)?;
+    replace_entry(copy, &new, &make, &failed, earlier)?;
     copy.print_replaced();
     Ok(Linking::Done)
 }
 
-/// Replaces `name` atomically with the entry that `make` creates: observers see either the old
-/// entry or the new one.
+/// Replaces an entry's target atomically with the entry that `make` creates: observers see either
+/// the old entry or the new one. `failed` makes a problem of an error.
 pub(super) fn replace(
-    copier: &Copier,
+    copy: EntryCopy<'_>,
     directory: &Fd,
-    name: &CStr,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let passing = make_temporary(copier, directory, make)?;
-    let outcome = rename(directory, &passing, name);
+    failed: &dyn Fn(Error) -> Problem,
+) -> Result<(), Problem> {
+    replace_entry(copy, directory, make, failed, EarlierBackup::Replaced)
+}
+
+fn replace_entry(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    make: &dyn Fn(&CStr) -> Result<(), Error>,
+    failed: &dyn Fn(Error) -> Problem,
+    earlier: EarlierBackup,
+) -> Result<(), Problem> {
+    let passing = make_temporary(copy, directory, make).map_err(failed)?;
+    let outcome = backup::keep(copy, directory, earlier)
+        .and_then(|()| rename(directory, &passing, copy.target_name()).map_err(failed));
     // Needed even after success: rename(2) does nothing if both names are the same file.
-    remove_temporary(directory, &passing, outcome)
+    temporary::remove(copy, directory, &passing);
+    outcome
 }
 
 /// Creates an entry's target, which must not exist, atomically with all that `make` gives to it.
@@ -342,46 +357,35 @@ pub(super) fn make_whole(
     directory: &Fd,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let name = copy.target_name();
     // Before anything is made that would have to be removed again. Nothing else creates entries in
     // a directory that this run made.
-    if !copy.entry.node.own.is_new() && stat_at(directory, name).is_ok() {
+    if !copy.entry.node.own.is_new() && stat_at(directory, copy.target_name()).is_ok() {
         return Err(dry_run::error(Errno::EXIST));
     }
-    let passing = make_temporary(copy.copier, directory, make)?;
-    rename_to_new(directory, &passing, name)
-        .or_else(|cause| remove_temporary(directory, &passing, Err(cause)))
+    let passing = make_temporary(copy, directory, make)?;
+    rename_to_new(directory, &passing, copy.target_name())
+        .inspect_err(|_| temporary::remove(copy, directory, &passing))
 }
 
 /// Creates an entry under a temporary name.
 fn make_temporary(
-    copier: &Copier,
+    copy: EntryCopy<'_>,
     directory: &Fd,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<CString, Error> {
     let mut tried = 0;
     loop {
-        let passing = temporary::new_name(copier);
+        let passing = temporary::new_name(copy.copier);
         match make(&passing) {
             Ok(()) => return Ok(passing),
             Err(cause) if cause.is(Errno::EXIST) && tried < TRIES => tried += 1,
             Err(cause) => {
                 // It may exist without its attributes. An entry that replaced it isn't removed.
                 if !cause.is(Errno::EXIST) && !cause.is(Errno::STALE) {
-                    remove(directory, &passing).unwrap_or_default();
+                    temporary::remove(copy, directory, &passing);
                 }
                 return Err(cause);
             }
         }
-    }
-}
-
-/// Removes a temporary name that was, or wasn't, renamed. Returns the outcome of both.
-fn remove_temporary(directory: &Fd, passing: &CStr, renamed: Result<(), Error>) -> Result<(), Error> {
-    match (remove(directory, passing), renamed) {
-        (Err(cause), Ok(())) if !cause.is(Errno::NOENT) => Err(cause),
-        // Otherwise the caller would retry, and the remaining name would go unreported.
-        (Err(cause), Err(first)) if !cause.is(Errno::NOENT) && first.is(Errno::EXIST) => Err(cause),
-        (_, renamed) => renamed,
     }
 }

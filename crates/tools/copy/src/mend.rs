@@ -6,6 +6,7 @@
 //! doesn't copy them).
 
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
@@ -50,7 +51,8 @@ pub(super) fn mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &S
     if difference.keeps(source, there) {
         return;
     }
-    let differs = differences(copy, source, there).any() || may_have_xattrs(copy, directory, source, there);
+    let differs =
+        differences(copy, directory, source, there).any() || may_have_xattrs(copy, directory, source, there);
     if differs && let Err(problem) = try_mend(copy, directory, source, there) {
         copy.cx.problem(problem);
     }
@@ -100,15 +102,18 @@ fn is_list(key: &CStr) -> bool {
 /// Returns all differences of a target that still is what `there` was. Without the extended
 /// attributes if those can't be read, which is reported when they are copied.
 pub(super) fn all_differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences {
-    let look = || other_xattrs_at(copy, &*copy.open_directory().ok()?, there);
-    differences(copy, source, there).with_xattrs(&look().unwrap_or_default())
+    let look = |directory: Arc<Fd>| {
+        let others = other_xattrs_at(copy, &directory, there).unwrap_or_default();
+        differences(copy, &directory, source, there).with_xattrs(&others)
+    };
+    copy.open_directory().map(look).unwrap_or_default()
 }
 
 /// True if a file, `there` in `directory` under the name of a copy, has the attributes of its
 /// source.
 pub(super) fn has_same_attributes(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> bool {
     let has_same_xattrs = || other_xattrs_at(copy, directory, there).is_some_and(|others| others.is_empty());
-    !differences(copy, source, there).any()
+    !differences(copy, directory, source, there).any()
         && (!may_have_xattrs(copy, directory, source, there) || has_same_xattrs())
 }
 
@@ -137,7 +142,7 @@ pub(super) fn print_entered(copy: EntryCopy<'_>, opened: &OpenDir<'_>, there: &S
 
 /// Returns the differences that `stat` shows. An owner or a group that this process can't set
 /// doesn't count.
-fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences {
+fn differences(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> Differences {
     let window = match copy.options.existing.update {
         Update::Different(difference) => difference.window,
         _ => 0,
@@ -154,7 +159,7 @@ fn differences(copy: EntryCopy<'_>, source: &Stat, there: &Stat) -> Differences 
         copy.options.preserves(Preserve::MODE) && source.kind != FileType::Symlink && wanted != there.mode;
     let (owner, group) = (owner && user == 0, group && may_give_group);
     let time = copy.options.preserves(Preserve::TIMESTAMPS)
-        && !copy.copier.resolutions.is_same_time(there, source, window);
+        && !copy.copier.resolutions.is_same_time(directory, there, source, window);
     let size = source.kind == FileType::Regular && source.size != there.size;
     Differences { size, time, mode, owner, group, ..Differences::default() }
 }
@@ -189,7 +194,7 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
     let object = FileRef::Pinned(&target);
     let xattrs = read_source(copy)?;
     let others = other_xattrs(copy, object, &xattrs);
-    let differences = differences(copy, source, &before).with_xattrs(&others);
+    let differences = differences(copy, directory, source, &before).with_xattrs(&others);
     if !differences.any() {
         return Ok(());
     }

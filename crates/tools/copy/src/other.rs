@@ -286,17 +286,16 @@ fn make_in_place(
         TargetPlace::Left(left) => Ok(Some(left)),
         TargetPlace::Taken(there) => {
             copy.print_copied_onto(there.as_ref(), None);
-            let outcome = if replaces {
-                replace(copy.copier, directory, copy.target_name(), make)
-            } else {
-                Err(exists)
+            let outcome = match replaces {
+                true => replace(copy, directory, make, failed),
+                false => Err(failed(exists)),
             };
-            outcome.map(|()| None).map_err(failed)
+            outcome.map(|()| None)
         }
         TargetPlace::Replaced(there) => {
             copy.print_replaced();
             copy.print_copied_onto(Some(&there), None);
-            replace(copy.copier, directory, copy.target_name(), make).map(|()| None).map_err(failed)
+            replace(copy, directory, make, failed).map(|()| None)
         }
         TargetPlace::Free(ClearedPlace { backup, before }) => {
             copy.print_copied_onto(before.as_ref(), backup.as_deref());
@@ -422,10 +421,8 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResul
         };
         copy.print_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
         let outcome = match leads {
-            true if is_replaced => {
-                replace(copy.copier, &directory, copy.target_name(), &make).map_err(failed)
-            }
-            true => make_or_replace(copy, &directory, &make).map_err(failed),
+            true if is_replaced => replace(copy, &directory, &make, &failed),
+            true => make_or_replace(copy, &directory, &make, &failed),
             false => Err(Problem::new(CopyKind::RelativeLink).naming(copy.target_path())),
         };
         if let Err(problem) = outcome {
@@ -443,12 +440,13 @@ fn make_or_replace(
     copy: EntryCopy<'_>,
     directory: &Fd,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
-) -> Result<(), Error> {
+    failed: &dyn Fn(Error) -> Problem,
+) -> Result<(), Problem> {
     match make_new(copy, directory, make) {
         Err(cause) if cause.is(Errno::EXIST) && copy.options.existing.force => {
-            replace(copy.copier, directory, copy.target_name(), make)
+            replace(copy, directory, make, failed)
         }
-        outcome => outcome,
+        outcome => outcome.map_err(failed),
     }
 }
 

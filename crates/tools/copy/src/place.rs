@@ -7,12 +7,12 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{EntryOutcome, FlowKind, Original, OutputLine, Problem, path_below};
+use haul_flow::{EarlierBackup, EntryOutcome, FlowKind, OutputLine, Problem};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_followed, stat_path};
 
 use super::CopyKind;
-use super::backup::{Turn, backup_name, base_of};
+use super::backup::{self, Turn, backup_name, base_of};
 use super::entry_copy::EntryCopy;
 use super::existing::{Decision, Details, ReplaceRefusal, Skip, TargetCase, decide, looks_at_link};
 use super::journaled;
@@ -295,12 +295,9 @@ pub(super) fn clear(
             check_just_created_link(copy, directory)?;
             Ok(TargetPlace::Taken(Some(there)))
         }
-        Decision::Remove if is_replaced(copy, source) => {
-            keep(copy, directory)?;
-            Ok(TargetPlace::Replaced(there))
-        }
+        Decision::Remove if is_replaced(copy, source) => Ok(TargetPlace::Replaced(there)),
         Decision::Remove => {
-            keep(copy, directory)?;
+            backup::keep(copy, directory, EarlierBackup::Replaced)?;
             make_room(copy, directory, source)?;
             Ok(TargetPlace::Free(freed(None)))
         }
@@ -329,16 +326,6 @@ pub(super) fn clear(
         Decision::Done => Ok(TargetPlace::Left(Left::AsItIs)),
         Decision::Refuse(refusal) => Err(refused(copy, refusal)),
     }
-}
-
-/// Backs up an entry that is about to be replaced, with `--backup-dir`.
-pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Problem> {
-    let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
-    let own = &copy.entry.node.own;
-    let path = own.held.path();
-    let original = Original { directory, below: path_below(&path, &own.operand.target) };
-    copy.with_room(|| backup.keep(copy.cx.cache(), original, copy.target_name()))
-        .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
 }
 
 /// True if a file, `there` in `directory` under the name of a copy, is as its source apart from
@@ -527,7 +514,7 @@ impl Details for TargetConflict<'_> {
 
     fn is_older(&self) -> bool {
         if self.copy.options.preserves(Preserve::TIMESTAMPS) {
-            return self.copy.copier.resolutions.is_older(self.there, self.source);
+            return self.copy.copier.resolutions.is_older(self.directory, self.there, self.source);
         }
         self.there.modified < self.source.modified
     }
@@ -550,7 +537,10 @@ impl Details for TargetConflict<'_> {
             }
             FileType::Regular if source.size != there.size => false,
             FileType::Regular if difference.by_content => mend::has_same_content(self.copy, self.directory),
-            FileType::Regular => self.copy.copier.resolutions.is_same_time(there, source, difference.window),
+            FileType::Regular => {
+                let resolutions = &self.copy.copier.resolutions;
+                resolutions.is_same_time(self.directory, there, source, difference.window)
+            }
             FileType::Symlink => mend::leads_to_the_same(self.copy, self.directory),
             _ => source.device_number == there.device_number,
         }

@@ -339,9 +339,7 @@ fn empty(
         return Err(Problem::new(CopyKind::SameFile).naming(copy.entry.path()).naming(copy.target_path()));
     }
     if copy.options.atomic == Atomic::Always {
-        let target = staged::replace_file(copy, directory, (&file, opened), source)?;
-        file.close().map_err(failed)?;
-        return Ok(target);
+        return staged::replace_file(copy, directory, (file, opened), source);
     }
     // Also an empty one: being written to shows in its timestamps.
     let emptied = if copy.options.attributes_only { Ok(()) } else { truncate(&file, 0) };

@@ -23,18 +23,20 @@
 //! symbolic link would become a file.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_flow::{Problem, lock};
-use haul_sys::{Errno, Error, Fd, FileRef, FileType, Mode, Open, Owner, Stat};
+use haul_flow::{EarlierBackup, Problem, lock};
+use haul_sys::{Errno, Error, Fd, FileRef, FileType, Mode, Open, Operation, Owner, Stat};
 use haul_sys::{
-    change_mode, change_owner, flush_as_close_does, get_xattr, interposer, link_unnamed, list_xattrs, open,
-    remove, rename, rename_to_new, set_xattr, stat_at,
+    change_mode, change_owner, flush_as_close_does, get_xattr, interposer, is_append_only, link_unnamed,
+    list_xattrs, open, rename, rename_to_new, set_xattr, stat_at,
 };
 
 use super::CopyKind;
+use super::backup;
 use super::durable;
 use super::entry_copy::EntryCopy;
 use super::journaled;
@@ -147,17 +149,22 @@ pub(super) fn create_replacement(
     mode: Mode,
     source: Original<'_>,
 ) -> Result<OpenTarget, Error> {
+    // In such a directory it could neither take the name nor be removed.
+    if is_append_only(directory)? {
+        let what = format!("{}, {:?}", directory.as_raw_fd(), copy.target_name());
+        return Err(Error::new(Operation::Renameat, what, Errno::PERM));
+    }
     let mut target = create_incomplete(copy, directory, mode, source)?;
     target.staged.iter_mut().for_each(|staged| staged.replaces = true);
     Ok(target)
 }
 
 /// Creates the replacement of an existing file, with its owner, mode and xattrs. `existing` is
-/// open.
+/// open, and gets closed.
 pub(super) fn replace_file(
     copy: EntryCopy<'_>,
     directory: &Fd,
-    (existing, before): (&Fd, Stat),
+    (existing, before): (Fd, Stat),
     source: Original<'_>,
 ) -> Result<OpenTarget, Problem> {
     let refused = |kind| Problem::new(kind).naming(copy.target_path());
@@ -170,7 +177,7 @@ pub(super) fn replace_file(
     }
     let mode = before.mode.and(Mode::OWNER);
     let target = create_replacement(copy, directory, mode, source).map_err(failed)?;
-    match inherit(copy, (existing, &before), &target.file) {
+    match inherit(copy, (&existing, &before), &target.file).and_then(|()| existing.close()) {
         Ok(()) => Ok(OpenTarget { before: Some(before), ..target }),
         Err(cause) => {
             discard(copy, target.staged.as_ref());
@@ -249,25 +256,25 @@ pub(super) fn create_unnamed(
 pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd) -> bool {
     let Some(Staged { temporary_name: None, replaces, .. }) = staged else { return true };
     let name = copy.target_name();
-    let named = copy.open_directory().and_then(|directory| {
+    let failed = |cause| copy.problem(CopyKind::CannotCreateFile, cause);
+    let named = copy.open_directory().map_err(failed).and_then(|directory| {
         if copy.entry.node.owner.is_some() {
             // Its host may be lost. On a file system that other hosts share, the data must be there
             // before the name is, as it is when a file is renamed after its close.
-            flush_as_close_does(file)?;
+            flush_as_close_does(file).map_err(failed)?;
         }
         if !replaces {
             match copy.with_room(|| link_unnamed(file, &directory, name)) {
                 // Someone else has created it since.
                 Err(cause) if cause.is(Errno::EXIST) && replaces_new_names(copy) => {}
-                outcome => return outcome,
+                outcome => return outcome.map_err(failed),
             }
         }
         // linkat(2) can't replace a name.
-        replace(copy.copier, &directory, name, &|passing| {
-            copy.with_room(|| link_unnamed(file, &directory, passing))
-        })
+        let make = |passing: &CStr| copy.with_room(|| link_unnamed(file, &directory, passing));
+        replace(copy, &directory, &make, &failed)
     });
-    named.map_err(|cause| copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause))).is_ok()
+    named.map_err(|problem| copy.cx.problem(problem)).is_ok()
 }
 
 /// Renames a complete, closed file to its own name if it has a temporary one, or removes an
@@ -284,29 +291,34 @@ pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_compl
         discard(copy, staged);
         return false;
     }
-    let name = copy.target_name();
-    let named = copy.open_directory().and_then(|directory| {
+    let failed = |cause| copy.problem(CopyKind::CannotCreateFile, cause);
+    let named = copy.open_directory().map_err(failed).and_then(|directory| {
+        let (name, may_replace) = (copy.target_name(), *replaces || replaces_new_names(copy));
+        if may_replace {
+            backup::keep(copy, &directory, EarlierBackup::Replaced)?;
+        }
         // Preserving a file created under this name in the meantime costs a lookup on NFS and
         // Lustre, which lack RENAME_NOREPLACE.
-        let renamed = copy.with_room(|| match *replaces || replaces_new_names(copy) {
+        let renamed = copy.with_room(|| match may_replace {
             true => rename(&*directory, temporary, name),
             false => rename_to_new(&*directory, temporary, name),
         });
-        renamed.inspect_err(|_| {
-            // The file is lost either way; the first failure is reported.
-            remove(&*directory, temporary).unwrap_or_default();
-        })
+        renamed.map_err(failed)
     });
-    named.map_err(|cause| copy.cx.problem(copy.problem(CopyKind::CannotCreateFile, cause))).is_ok()
+    if let Err(problem) = named {
+        copy.cx.problem(problem);
+        discard(copy, staged);
+        return false;
+    }
+    true
 }
 
 /// Removes an incomplete file that has a temporary name.
 pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
     let Some(temporary) = staged.and_then(|staged| staged.temporary_name.as_ref()) else { return };
-    let removed = copy.open_directory().and_then(|directory| remove(directory, temporary));
-    if let Err(cause) = removed {
-        let path = copy.entry.node.own.held.path_of(temporary);
-        copy.cx.problem(Problem::new(CopyKind::CannotRemove).naming(path).because(cause));
+    match copy.open_directory() {
+        Ok(directory) => temporary::remove(copy, &directory, temporary),
+        Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotRemove, cause)),
     }
 }
 

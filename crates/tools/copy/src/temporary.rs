@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{DirCache, DirHandle, DirNode, Problem, lock};
-use haul_sys::{Errno, Error, TEMPORARY_PREFIX, is_left_behind, run_of, stat_at};
+use haul_sys::{Errno, Error, Fd, TEMPORARY_PREFIX, is_left_behind, run_of, stat_at};
 use haul_sys::{temporary_name, temporary_name_of_run};
 
+use super::entry_copy::EntryCopy;
 use super::operands;
 use super::options::{CopyOptions, Dereference, TemporaryNames};
 use super::{Copier, CopyKind};
@@ -25,6 +26,18 @@ pub(super) fn new_name(copier: &Copier) -> CString {
     match copier.temporary_names.get() {
         Some(run) => temporary_name_of_run(run.number.wrapping_add(run.epoch.into())),
         None => temporary_name(),
+    }
+}
+
+/// Removes an entry under a temporary name, if it is there. A failure is reported.
+pub(super) fn remove(copy: EntryCopy<'_>, directory: &Fd, name: &CStr) {
+    if let Err(cause) = haul_sys::remove(directory, name)
+        && !cause.is(Errno::NOENT)
+        // A read-only file system gives its error for a name that isn't there, too.
+        && stat_at(directory, name).is_ok()
+    {
+        let path = copy.entry.node.own.held.path_of(name);
+        copy.cx.problem(Problem::new(CopyKind::CannotRemove).naming(path).because(cause));
     }
 }
 

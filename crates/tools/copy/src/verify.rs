@@ -233,7 +233,13 @@ impl Verification {
             }
             return self.end_ranges(copy, (&target, length), &ranges);
         }
-        let pieces = self.hash.as_ref().and_then(|hash| hash.finish_pieces(length));
+        let pieces = match self.hash.as_ref().map(|hash| finish_pieces(hash, length)).transpose() {
+            Ok(pieces) => pieces.flatten(),
+            Err(cause) => {
+                failed(cause);
+                return false;
+            }
+        };
         let digest = match &self.stream {
             Some(hash) => hash.finish(length),
             None => pieces.as_ref().map(Pieces::digest),
@@ -420,8 +426,15 @@ fn read_pieces(copy: EntryCopy<'_>, file: &Fd, length: u64) -> Result<Pieces, Er
             offset += count;
         }
         // Nothing beyond `offset` was added, so there are pieces.
-        hash.finish_pieces(offset).ok_or_else(|| Error::new(Operation::Read, format!("{file:?}"), Errno::IO))
+        let pieces = finish_pieces(&hash, offset)?;
+        pieces.ok_or_else(|| Error::new(Operation::Read, format!("{file:?}"), Errno::IO))
     })
+}
+
+/// Returns the pieces of a file; `None` if bytes after its end were added.
+fn finish_pieces(hash: &TreeHash, length: u64) -> Result<Option<Pieces>, Error> {
+    let no_memory = |_| Error::new(Operation::Read, format!("pieces of {length} bytes"), Errno::NOMEM);
+    hash.finish_pieces(length).map_err(no_memory)
 }
 
 /// Writes a piece again, from the source, and verifies it.

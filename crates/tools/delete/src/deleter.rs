@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{
     BackupDirectory, CancelToken, Context, DirHandle, DirNode, Enter, Entry, EntryFailure, EntryOutcome,
-    EntryReport, Handled, OpenDir, OpenSource, Original, OutputLine, Plan, Policy, Problem, Reported, Scope,
-    Selector, Start, Tool, lock, path_below,
+    EntryReport, Handled, OpenDir, OpenSource, Original, OutputLine, Plan, Policy, Problem, Reported, Room,
+    Scope, Selector, Start, Tool, lock, path_below,
 };
 use haul_sys::{
     EntryType, Errno, Error, Fd, FileType, Identity, Mode, Stat, Times, change_mode, change_times,
@@ -81,6 +81,8 @@ pub struct Deleter {
     is_stopped: AtomicBool,
     /// Backups of deleted entries (`--backup-dir`).
     backup_directory: Option<BackupDirectory>,
+    /// Where the run waits for room for backups.
+    room: Option<Room>,
     /// Held while a read-only directory is made writable.
     writable: Mutex<()>,
     /// The directories that were counted.
@@ -94,6 +96,7 @@ impl Deleter {
         let (known, counted) = (Mutex::default(), AtomicU64::new(0));
         let target = target.to_bytes().to_vec();
         let backup_directory = options.backup_place.clone().map(BackupDirectory::new);
+        let room = options.waits_for_room.then(|| Room::new(cancel.clone()));
         let (stage, is_stopped, writable) = (Stage::Count, AtomicBool::new(false), Mutex::default());
         Self {
             stage,
@@ -103,6 +106,7 @@ impl Deleter {
             cancel,
             is_stopped,
             backup_directory,
+            room,
             writable,
             known,
             counted,
@@ -230,7 +234,11 @@ impl Deleter {
             Some(backup) => {
                 let path = entry.node.source.path();
                 let original = Original { directory, below: path_below(&path, &self.target) };
-                self.with_permission(directory, || backup.take(cx.cache(), original, entry.name()))
+                let take = || backup.take(cx.cache(), original, entry.name());
+                self.with_permission(directory, || match &self.room {
+                    Some(room) => room.retry(cx.report(), &|| entry.path(), take),
+                    None => take(),
+                })
             }
         }
     }

@@ -30,7 +30,7 @@ use std::sync::Mutex;
 
 use haul_flow::{
     CancelToken, Config, EntryOutcome, EntryReport, Executor, Operand, OutputLine, Problem, Reporter,
-    Selection, Selector, Session, Severity, Split, Standard, Status, Tally, lock,
+    Selection, Selector, Session, Severity, SlowRank, Split, Standard, Status, Tally, lock,
 };
 use haul_sys::{EntryType, Errno, NameArena, Times, c_string, stat};
 
@@ -275,6 +275,18 @@ impl Reporter for OnlyDeleted<'_> {
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
         self.0.output(stream, bytes);
+    }
+
+    fn waits_for_room(&self, target: Option<&[u8]>) {
+        self.0.waits_for_room(target);
+    }
+
+    fn slow_ranks(&self, slow: Vec<SlowRank>) {
+        self.0.slow_ranks(slow);
+    }
+
+    fn note(&self, printed: &[u8]) {
+        self.0.note(printed);
     }
 
     fn debug(&self, text: &str) {

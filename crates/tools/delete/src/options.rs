@@ -52,6 +52,8 @@ pub struct Options {
     pub source_parts: Vec<Identity>,
     /// Where deleted files are kept (`--backup-dir`).
     pub backup_place: Option<BackupPlace>,
+    /// True if the run waits while there is no room for these.
+    pub waits_for_room: bool,
     /// True if the names of deleted entries are reported.
     pub verbose: bool,
     /// True if they are reported as by rsync's `--itemize-changes`.

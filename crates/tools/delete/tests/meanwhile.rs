@@ -45,6 +45,7 @@ fn options() -> Options {
         own_files: Vec::new(),
         source_parts: Vec::new(),
         backup_place: None,
+        waits_for_room: false,
         verbose: false,
         itemize: false,
         dry_run: false,
