@@ -291,8 +291,8 @@ fn what_is_replaced_or_deleted_is_kept_where_rsync_keeps_it() {
     assert!(!kept(sandbox.path()).iter().any(|(name, _)| name.contains(".haul-")));
 }
 
-/// Of two names of a file, a killed run has replaced one, whose original is kept. The next run makes
-/// one a link to the other, in the order in which it finds them.
+/// Of two names of a file, a killed run has replaced one, whose original is kept. The next run
+/// makes one a link to the other, in the order in which it finds them.
 #[test]
 fn what_a_killed_run_has_kept_is_not_replaced_by_what_it_made() {
     let ours = program!();

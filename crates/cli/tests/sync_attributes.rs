@@ -252,8 +252,8 @@ fn files_with_other_names_are_never_written_to() {
     }
 }
 
-/// Until a replacement is complete, the old entry stays: a device can't be made by an ordinary user,
-/// and for the file there is no room.
+/// Until a replacement is complete, the old entry stays: a device can't be made by an ordinary
+/// user, and for the file there is no room.
 #[test]
 fn what_cannot_be_replaced_stays() {
     let ours = program!();

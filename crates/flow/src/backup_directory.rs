@@ -90,10 +90,10 @@ impl BackupDirectory {
         Self { place, used: Mutex::default() }
     }
 
-    /// Gives the file `name` of a directory a second name in the backup, unless there is an `earlier`
-    /// backup that stays. A directory in its place, or a file in the place of a directory above it,
-    /// is moved aside. A file that can't have several names is moved: so call
-    /// this only when its replacement is complete.
+    /// Gives the file `name` of a directory a second name in the backup, unless there is an
+    /// `earlier` backup that stays. A directory in its place, or a file in the place of a directory
+    /// above it, is moved aside. A file that can't have several names is moved: so call this only
+    /// when its replacement is complete.
     ///
     /// # Errors
     /// The kernel's; `ESTALE` if the directory above the backup is another one by now.

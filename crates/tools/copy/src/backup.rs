@@ -1,9 +1,9 @@
 //! Keeps replaced files under another name (`--backup`), or in another directory (`--backup-dir`).
 //!
-//! With `--backup`, a backup is a rename within the target's directory. An unnumbered backup replaces an older one;
-//! a numbered one never replaces anything, because the kernel is asked to refuse that. Its number
-//! is one more than the highest existing one. The first backup in a directory finds that by listing
-//! it; later ones use the cached result.
+//! With `--backup`, a backup is a rename within the target's directory. An unnumbered backup
+//! replaces an older one; a numbered one never replaces anything, because the kernel is asked to
+//! refuse that. Its number is one more than the highest existing one. The first backup in a
+//! directory finds that by listing it; later ones use the cached result.
 //!
 //! From examining a target until its replacement exists, a [`Turn`] keeps other workers from making
 //! backups in that directory. So if a file and its backup are both copied, one is handled first, as

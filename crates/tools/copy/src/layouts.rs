@@ -104,8 +104,8 @@ pub(super) fn make_file(
     Ok(created.file)
 }
 
-/// The same under a temporary name. If that fails, none is left: where a sandbox refuses to open the
-/// file (Landlock), the kernel has made it before.
+/// The same under a temporary name. If that fails, none is left: where a sandbox refuses to open
+/// the file (Landlock), the kernel has made it before.
 pub(super) fn make_temporary_file(
     copy: EntryCopy<'_>,
     (directory, name): (&Fd, &CStr),

@@ -70,8 +70,8 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
 
 /// Removes temporary files from a directory whose entries are complete: those of earlier runs with
 /// this journal, and with `--atomic` or in a sync, where it is the copy of `node`, those of any run
-/// on this host. None is in use: the journal's lock, or the name, proves that those runs have ended.
-/// If the job is lost everything is kept, so a later run can continue with it.
+/// on this host. None is in use: the journal's lock, or the name, proves that those runs have
+/// ended. If the job is lost everything is kept, so a later run can continue with it.
 ///
 /// A source, or a copy, may have such a name, and may be all there is of a file. In the copy of a
 /// directory those are the names that the source has, so no other directory is swept of what other
