@@ -17,8 +17,7 @@
 //! Invariant: a file has ended when `read` returned 0, or no more than the size that `fstat`
 //! reported although it was asked for more. A 0 before that size must be confirmed by a second
 //! read. A 0 from `copy_file_range` or `splice` means nothing. When the streams have moved as many
-//! bytes as
-//! `fstat` reported and nobody has met EOF, a tool that copies to EOF asks for the rest
+//! bytes as `fstat` reported and none has met EOF, a tool that copies to EOF asks for the rest
 //! (`OpenFile::beyond`).
 
 use std::ops::Range;
