@@ -176,7 +176,7 @@ fn the_command_of_a_rank_is_no_rank() {
         assert_eq!(run(kept, &clients), "mine 0\n", "{}", mpi.kind().name());
         let nested =
             format!("$HAUL each --sort=path \"$@\" t -- {} -n 1 echo rank", mpi.launcher().display());
-        assert_eq!(run(&nested, &clients), "rank\nrank\n", "{}", mpi.kind().name());
+        assert_eq!(run(&nested, &clients), "rank t/x\nrank t/y\n", "{}", mpi.kind().name());
         let hashes = run("$HAUL each --sort=path \"$@\" t -- $HAUL sum", &clients);
         assert_eq!(hashes.lines().count(), 2, "{hashes}");
         run("$HAUL each --batch=1 \"$@\" t -- sh -c \"$HAUL cp {} {}.copy\"; ls t/x.copy t/y.copy", &clients);
@@ -208,7 +208,7 @@ fn a_batch_job_with_descriptors_is_refused_before_it_is_submitted() {
         "tar -cf n --exclude-from=/dev/fd/0 t",
         "tar -C other -xf - t",
         "tar -xf /dev/stdin t",
-        "sum",
+        "sum ",
         "sum -",
         "sum /dev/stdin",
         "sum -c -",
@@ -232,7 +232,8 @@ fn a_batch_job_with_descriptors_is_refused_before_it_is_submitted() {
         "sum -o /dev/stdout t",
         "cp -r /dev/fd/0/t n",
     ] {
-        let run = outcome(&format!("$HAUL {words} --clients=2 --account=x <list"));
+        let words = words.replacen(' ', " --clients=2 --account=x ", 1);
+        let run = outcome(&format!("$HAUL {words} <list"));
         let told = run.errors();
         assert!(told.contains("a batch job has no standard input"), "{words}: {told}");
         assert!(!run.succeeded() && !sandbox.join("submitted").exists(), "{words}");

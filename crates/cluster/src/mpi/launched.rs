@@ -59,6 +59,7 @@ const OF_RANK: &[&str] = &[
     // The parameters that Open MPI 4 hands to its ranks: an `mpirun` that finds them fails. The
     // others with this prefix are the user's.
     "OMPI_MCA_ess",
+    "OMPI_MCA_hwloc_base_binding_policy",
     "OMPI_MCA_initial_wdir",
     "OMPI_MCA_mpi_oversubscribe",
     "OMPI_MCA_orte_app_num",
