@@ -89,13 +89,13 @@ fn sources_in_a_directory_that_cannot_be_searched_are_not_skipped() {
     require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("setpriv"));
     let folder = Sandbox::in_memory().unwrap();
     let duel = Duel::with_gnu(program!().publish(folder.path()).unwrap()).unwrap();
-    let knows_none_fail = duel.standard.release().is_some_and(|release| release >= Release(9, 5));
+    let options =
+        [("-n", 8, 0), ("-u", 8, 0), ("-i", 8, 0), ("--update=none", 9, 3), ("--update=none-fail", 9, 5)];
+    let is_known =
+        |major, minor| duel.standard.release().is_some_and(|release| release >= Release(major, minor));
     for source in ["touch s/d/f", "ln -s x s/d/f", "mkfifo s/d/f"] {
         for mode in ["444", "600", "755"] {
-            for option in ["-n", "--update=none", "-u", "-i", "--update=none-fail"] {
-                if option == "--update=none-fail" && !knows_none_fail {
-                    continue;
-                }
+            for (option, ..) in options.into_iter().filter(|(_, major, minor)| is_known(*major, *minor)) {
                 let scene = format!("mkdir -p s/d t/s/d; {source}; echo 1 >t/s/d/f; chmod {mode} s/d");
                 same_as_gnu(&duel, &as_nobody(&format!("{scene}; cp -r {option} s t </dev/null")));
             }
