@@ -267,7 +267,7 @@ pub(super) fn is_ours(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     let is_replaced = copy.options.existing.update == Update::All && copy.entry.node.own.holds_unfinished();
     there.kind != FileType::Directory
         && !is_whole
-        // What a run has completed is anybody's: it may have been changed since.
+        // A completed entry is the user's, who may have changed it since.
         && known(copy).is_none()
         && (is_replaced || is_unfinished(copy.copier, &there) || has_wanted_content(copy, directory))
 }
