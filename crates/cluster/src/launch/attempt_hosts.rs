@@ -78,6 +78,13 @@ pub(super) fn named_once(hosts: &[String]) -> String {
     names.join(", ")
 }
 
+/// Returns the names of the hosts that an attempt with the `chosen` ones leaves out, for messages.
+pub(super) fn left_out(chosen: &[HostRanks], hosts: &[String]) -> Option<String> {
+    let is_chosen = |host: &String| chosen.iter().any(|place| place.host == *host);
+    let others: Vec<_> = hosts.iter().filter(|host| !is_chosen(host)).cloned().collect();
+    (!chosen.is_empty() && !others.is_empty()).then(|| named_once(&others))
+}
+
 /// True if two names are the same host's. Launchers may omit the domain.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();

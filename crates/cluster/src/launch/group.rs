@@ -478,7 +478,11 @@ impl ProcessGroup {
             spec.run.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.start_ranks(spec, number) {
                 Ok(ready) => {
-                    return Some(Restart { why: loss, without: self.left_out(&ended.hosts), ready });
+                    return Some(Restart {
+                        why: loss,
+                        without: attempt_hosts::left_out(&lock(&self.places), &ended.hosts),
+                        ready,
+                    });
                 }
                 // The cause may persist, but be gone soon.
                 Err(error) if error.may_pass() && number < ATTEMPTS => {
@@ -528,14 +532,6 @@ impl ProcessGroup {
         if is_part && self.launcher.chooses_hosts() {
             *lock(&self.places) = here;
         }
-    }
-
-    /// Returns the names of the hosts that were left out.
-    fn left_out(&self, hosts: &[String]) -> Option<String> {
-        let chosen = lock(&self.places);
-        let is_chosen = |host: &String| chosen.iter().any(|place| place.host == *host);
-        let others: Vec<_> = hosts.iter().filter(|host| !is_chosen(host)).cloned().collect();
-        (!chosen.is_empty() && !others.is_empty()).then(|| named_once(&others))
     }
 
     /// Releases the ranks if they were given nothing: they would wait for work without end.

@@ -31,7 +31,7 @@ pub(super) struct Resolutions {
 /// What is known of the timestamp resolution of a device, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 enum Resolution {
-    /// That of its file system.
+    /// The file system is one whose resolution is known.
     Known(u64),
     /// The times seen are multiples of `step`. The files have changed at so many different moments,
     /// the latest at `last`.

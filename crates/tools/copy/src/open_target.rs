@@ -1,10 +1,10 @@
 //! The target of a regular file, from its creation to its close.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use haul_sys::{Fd, Identity, Mode, Stat};
+use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat};
 
 #[cfg(feature = "distributed")]
 use super::Copier;
@@ -127,4 +127,12 @@ pub(super) enum PreparedTarget {
     Left(Left),
     /// Another copy is writing to it. The entry is retried after that.
     Waits,
+}
+
+/// Reports a failure to create a name with a trailing slash as GNU does: not a directory.
+pub(super) fn slashed(name: &CStr, cause: Error) -> Error {
+    if cause.is(Errno::ISDIR) && name.to_bytes().ends_with(b"/") {
+        return Error::new(cause.operation(), format!("{name:?}"), Errno::NOTDIR);
+    }
+    cause
 }

@@ -22,13 +22,13 @@ use super::journaled::{self, JournaledFile};
 use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
-use super::open_target::{CopiedFile, OpenTarget, PreparedTarget};
+use super::open_target::{CopiedFile, OpenTarget, PreparedTarget, slashed};
 use super::options::{Atomic, IfChanged, Reflink, Sparse};
 use super::overwritten::{self, OverwriteClaim};
 use super::partial;
 use super::place::{self, ClearedPlace, Left, TargetPlace};
 use super::source_xattrs;
-use super::staged::{self, Staged};
+use super::staged;
 use super::stream;
 use super::target::target_path;
 use super::verify::Verification;
@@ -130,7 +130,7 @@ fn fill(
                 Problem::new(CopyKind::FailedToClone).naming(copy.target_path()).naming(copy.entry.path());
             copy.cx.problem(problem.because(cause));
             debug::print_failed(copy, "unsupported");
-            take_back(copy, file, staged.as_ref(), before.is_none());
+            staged::take_back(copy, file, staged.as_ref(), before.is_none());
             place::put_back(copy, backup.as_deref());
             return None;
         }
@@ -182,20 +182,6 @@ fn has_no_offsets((source, stat): (&Fd, &Stat), target: &OpenTarget) -> bool {
     (stat.size == 0 && is_refused(read(source, 0, &mut [], CacheMode::Keep)))
         || (target.before.is_some_and(|before| before.size == 0)
             && is_refused(write(&target.file, 0, &[], CacheMode::Keep)))
-}
-
-/// Closes a target that was not needed, and removes it if it is new.
-pub(super) fn take_back(copy: EntryCopy<'_>, file: Fd, staged: Option<&Staged>, is_new: bool) {
-    let mut outcome = file.close();
-    if staged.is_some() {
-        staged::discard(copy, staged);
-    } else if is_new {
-        let removed = copy.open_directory().and_then(|directory| remove(directory, copy.target_name()));
-        outcome = outcome.and(removed);
-    }
-    if let Err(cause) = outcome {
-        copy.cx.problem(Problem::new(CopyKind::CannotRemove).naming(copy.target_path()).because(cause));
-    }
 }
 
 /// Creates or opens the target of a regular file.
@@ -607,12 +593,4 @@ fn is_terminal(cause: &Error) -> bool {
 
 fn is_link(directory: &Fd, name: &CStr) -> bool {
     stat_at(directory, name).is_ok_and(|there| there.kind == FileType::Symlink)
-}
-
-/// Reports a failure to create a name with a trailing slash as GNU does: not a directory.
-fn slashed(name: &CStr, cause: Error) -> Error {
-    if cause.is(Errno::ISDIR) && name.to_bytes().ends_with(b"/") {
-        return Error::new(cause.operation(), format!("{name:?}"), Errno::NOTDIR);
-    }
-    cause
 }

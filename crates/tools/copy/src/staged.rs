@@ -327,3 +327,18 @@ pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
 fn replaces_new_names(copy: EntryCopy<'_>) -> bool {
     matches!(copy.options.existing.update, Update::All | Update::Different(_))
 }
+
+/// Closes a target that was not needed, and removes it if it is new.
+pub(super) fn take_back(copy: EntryCopy<'_>, file: Fd, staged: Option<&Staged>, is_new: bool) {
+    let mut outcome = file.close();
+    if staged.is_some() {
+        discard(copy, staged);
+    } else if is_new {
+        let removed =
+            copy.open_directory().and_then(|directory| haul_sys::remove(directory, copy.target_name()));
+        outcome = outcome.and(removed);
+    }
+    if let Err(cause) = outcome {
+        copy.cx.problem(Problem::new(CopyKind::CannotRemove).naming(copy.target_path()).because(cause));
+    }
+}

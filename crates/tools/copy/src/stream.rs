@@ -17,7 +17,6 @@ use super::entry_copy::EntryCopy;
 use super::open_target::OpenTarget;
 use super::options::{Reflink, Verify};
 use super::place;
-use super::regular;
 use super::source_xattrs;
 use super::staged;
 use super::verify::Verification;
@@ -34,7 +33,7 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     {
         let problem = Problem::new(CopyKind::FailedToClone).naming(copy.target_path());
         copy.cx.problem(problem.naming(copy.entry.path()).because(cause));
-        regular::take_back(copy, file, staged.as_ref(), before.is_none());
+        staged::take_back(copy, file, staged.as_ref(), before.is_none());
         place::put_back(copy, backup.as_deref());
         return false;
     }
