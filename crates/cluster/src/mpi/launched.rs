@@ -56,8 +56,15 @@ const OF_RANK: &[&str] = &[
     "OMPI_FILE_LOCATION",
     "OMPI_COMMAND",
     "OMPI_ARGV",
-    // The parameters that Open MPI 4 hands to its ranks: an `mpirun` that finds them fails. The
-    // others with this prefix are the user's.
+    "OMPI_WORLD_",
+    "OMPI_LIBDIR_LOC",
+    "OMPI_TOOL_NAME",
+    "OMPI_VERSION",
+    // The parameters that Open MPI hands to its ranks: an `mpirun` of version 4 that finds them
+    // fails. The others with this prefix are the user's.
+    "OMPI_MCA_PREFIXES",
+    "OMPI_MCA_cpu_type",
+    "OMPI_MCA_num_procs",
     "OMPI_MCA_ess",
     "OMPI_MCA_hwloc_base_binding_policy",
     "OMPI_MCA_initial_wdir",
@@ -78,6 +85,7 @@ const OF_RANK: &[&str] = &[
     "PMIX_",
     "PMI_",
     "PRTE_LAUNCHED",
+    "PRTE_SHARED_FS",
     "HYDI_",
     "MPI_LOCAL",
     "MV2_COMM_WORLD_",
