@@ -166,7 +166,7 @@ fn what_is_appended_while_a_large_file_is_copied_is_copied() {
     }
 }
 
-/// By several workers: whoever moves the last range mustn't take its end for the file's.
+/// Several workers: the one that moves the last range mustn't take its end for the file's.
 #[test]
 fn what_is_appended_while_several_ranges_are_copied_is_copied() {
     for way in ways().into_iter().filter(|(_, ops)| ops.is_none()) {

@@ -336,7 +336,7 @@ fn keeping_times<T>(directory: &Path, change: impl FnOnce() -> io::Result<T>) ->
     let changed = change()?;
     if let Ok((before, directory)) = before {
         let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
-        // Only its owner may, and nobody else has set them before.
+        // Only its owner may, so no one else has set them before.
         directory.set_times(times).unwrap_or_default();
     }
     Ok(changed)

@@ -71,7 +71,7 @@ impl Lease {
     }
 }
 
-/// Returns the time since the machine was booted. It goes on while the machine is suspended.
+/// Returns the time since the machine was booted, including time spent suspended.
 #[must_use]
 pub fn since_boot() -> Duration {
     let now = clock_gettime(ClockId::Boottime);

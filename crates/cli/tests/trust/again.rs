@@ -190,7 +190,7 @@ fn what_others_wrote_after_the_kill_is_left_alone() {
     assert!(changed > 0 && added > 0, "{changed} changed, {added} added");
 }
 
-/// A copy that ends with an error records what it has completed: from then on that is anybody's.
+/// A copy that ends with an error records what it has completed. Others may change that later.
 #[test]
 fn what_a_failed_copy_completed_is_like_any_other_entry() {
     let ours = program!();

@@ -102,7 +102,7 @@ pub fn is_of_process(name: &OsStr) -> bool {
     name == JOB_DIRECTORY_VARIABLE || (is_of_rank(name) && launched().is_some())
 }
 
-/// True if launchers set this variable for each rank. It means nothing in a process that is none.
+/// True if launchers set this variable for each rank. It means nothing in other processes.
 fn is_of_rank(name: &OsStr) -> bool {
     let begins = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
     // Parameters of PMIx are the user's.

@@ -114,7 +114,7 @@ pub(super) fn make_temporary_file(
 ) -> Result<Fd, Error> {
     make_file(copy, (directory, name), mode, layout).inspect_err(|cause| {
         if !cause.is(Errno::EXIST) {
-            // Usually there is none, and the first failure is reported.
+            // Usually none exists, and the first failure is reported.
             remove(directory, name).unwrap_or_default();
         }
     })

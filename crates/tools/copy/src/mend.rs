@@ -273,7 +273,7 @@ fn extra_xattrs(
     target: FileRef<'_>,
     wanted: &SourceXattrs,
 ) -> Result<Vec<CString>, Error> {
-    // Where the kernel or a sandbox lacks the call, the source's are unknown, too.
+    // Where the kernel or a sandbox lacks the call, the source's are unknown too.
     if wanted.is_incomplete || !copier.options.reads_xattrs() {
         return Ok(Vec::new());
     }

@@ -7,7 +7,7 @@
 //! So a copy claims the file before it truncates it. Other copies wait without blocking a worker,
 //! and start again from the beginning once it is released. A rank hands an entry back whose target
 //! has several names or is a symbolic link, and the process that walks claims it before it sends
-//! the entry out again. (Ranks notice no directory that is mounted twice.)
+//! the entry out again. (Ranks don't notice a directory that is mounted twice.)
 //!
 //! Invariant: every claim is released, and every entry that waited is then retried (test:
 //! `hard_links.rs`, `targets_that_are_one_file_get_the_content_of_one_source`).

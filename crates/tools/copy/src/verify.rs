@@ -227,7 +227,7 @@ impl Verification {
         #[cfg(feature = "distributed")]
         if let Some(ranges) = lock(&self.ranges).take() {
             if source.is_some_and(|source| length > source.size) {
-                // It has grown, and nobody has verified by what.
+                // It has grown, and the new bytes were not verified.
                 copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
                 return false;
             }

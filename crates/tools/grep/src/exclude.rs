@@ -56,7 +56,7 @@ impl NameRules {
     /// True if a name is excluded. The last matching rule decides. If none matches, the name is
     /// excluded if the first rule is an include.
     pub(super) fn leave_out(&self, name: &[u8], named_by_user: bool) -> bool {
-        // The empty name after a trailing slash counts, too.
+        // The empty name after a trailing slash counts too.
         let begins = |at: &usize| *at == 0 || (named_by_user && name[at - 1] == b'/');
         let starts: Vec<_> = (0..=name.len()).filter(begins).collect();
         let named = starts.iter().filter_map(|at| self.names.get(&name[*at..])).max().copied();
