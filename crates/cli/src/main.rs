@@ -64,6 +64,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // Only works within the hard limit; the run adapts to the limit it gets.
     haul_sys::raise_descriptor_limit(haul_flow::DESCRIPTORS_WANTED);
+    haul_flow::before_first_entry(signals::remove_temporary_entries);
     let status = be(Applet::of_call(std::env::args_os()));
     #[cfg(feature = "fault")]
     let status = after_faults(status);

@@ -45,6 +45,12 @@ pub(crate) fn before_end(cleanup: impl FnOnce() + Send + 'static) -> io::Result<
     Ok(SignalGuard(()))
 }
 
+/// Has temporary entries removed before a signal ends the program.
+pub(crate) fn remove_temporary_entries() {
+    // If that fails, a signal leaves them, as SIGKILL does: a later run removes them.
+    drop(before_end(haul_flow::remove_temporary_entries));
+}
+
 /// Ends the program as a signal does.
 pub(crate) fn end_by(signal: i32) {
     let mut ending = lock(&ENDING);

@@ -37,6 +37,8 @@ use haul_sys::{
     temporary_name,
 };
 
+use crate::interruption::uninterrupted;
+
 /// Maximum rounding error of a file's times, in seconds (vfat).
 const GRANULARITY_SECONDS: i64 = 2;
 
@@ -210,18 +212,20 @@ fn reference(directory: &Fd) -> Result<Stat> {
     if let Ok(file) = open(directory, c".", Open::unnamed(Mode::OWNER)) {
         return stat(&file);
     }
-    let name = temporary_name();
-    let file = open(directory, &name, Open::create(Mode::OWNER)).inspect_err(|cause| {
-        if !cause.is(Errno::EXIST) {
-            // Where a sandbox refuses to open it (Landlock), the kernel has made it before.
-            remove(directory, &name).unwrap_or_default();
-        }
-    })?;
-    // Checked last: the file must go even if this failed.
-    let looked = stat(&file);
-    remove(directory, &name)?;
-    file.close()?;
-    looked
+    uninterrupted(|| {
+        let name = temporary_name();
+        let file = open(directory, &name, Open::create(Mode::OWNER)).inspect_err(|cause| {
+            if !cause.is(Errno::EXIST) {
+                // Where a sandbox refuses to open it (Landlock), the kernel has made it before.
+                remove(directory, &name).unwrap_or_default();
+            }
+        })?;
+        // Checked last: the file must go even if this failed.
+        let looked = stat(&file);
+        remove(directory, &name)?;
+        file.close()?;
+        looked
+    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod calls;
 mod changed;
 mod fetch;
 mod full;
+mod interrupted;
 mod large;
 mod leftovers;
 mod manifest;

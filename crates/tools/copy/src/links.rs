@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-use haul_flow::{Claim, DirHandle, EarlierBackup, EntryOutcome, FileKey, Problem};
+use haul_flow::{Claim, DirHandle, EarlierBackup, EntryOutcome, FileKey, Problem, uninterrupted};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, rename, rename_to_new, stat_at, stat_path};
 
@@ -343,12 +343,14 @@ fn replace_entry(
     failed: &dyn Fn(Error) -> Problem,
     earlier: EarlierBackup,
 ) -> Result<(), Problem> {
-    let passing = make_temporary(copy, directory, make).map_err(failed)?;
-    let outcome = backup::keep(copy, directory, earlier)
-        .and_then(|()| rename(directory, &passing, copy.target_name()).map_err(failed));
-    // Needed even after success: rename(2) does nothing if both names are the same file.
-    temporary::remove(copy, directory, &passing);
-    outcome
+    uninterrupted(|| {
+        let passing = make_temporary(copy, directory, make).map_err(failed)?;
+        let outcome = backup::keep(copy, directory, earlier)
+            .and_then(|()| rename(directory, &passing, copy.target_name()).map_err(failed));
+        // Needed even after success: rename(2) does nothing if both names are the same file.
+        temporary::remove(copy, directory, &passing);
+        outcome
+    })
 }
 
 /// Creates an entry's target, which must not exist, atomically with all that `make` gives to it.
@@ -362,9 +364,11 @@ pub(super) fn make_whole(
     if !copy.entry.node.own.is_new() && stat_at(directory, copy.target_name()).is_ok() {
         return Err(dry_run::error(Errno::EXIST));
     }
-    let passing = make_temporary(copy, directory, make)?;
-    rename_to_new(directory, &passing, copy.target_name())
-        .inspect_err(|_| temporary::remove(copy, directory, &passing))
+    uninterrupted(|| {
+        let passing = make_temporary(copy, directory, make)?;
+        rename_to_new(directory, &passing, copy.target_name())
+            .inspect_err(|_| temporary::remove(copy, directory, &passing))
+    })
 }
 
 /// Creates an entry under a temporary name.

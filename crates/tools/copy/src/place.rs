@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use haul_flow::{EarlierBackup, EntryOutcome, FlowKind, OutputLine, Problem};
+use haul_flow::{EarlierBackup, EntryOutcome, FlowKind, OutputLine, Problem, uninterrupted};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
 use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_followed, stat_path};
 
@@ -297,7 +297,7 @@ pub(super) fn clear(
         }
         Decision::Remove if is_replaced(copy, source) => Ok(TargetPlace::Replaced(there)),
         Decision::Remove => {
-            backup::keep(copy, directory, EarlierBackup::Replaced)?;
+            uninterrupted(|| backup::keep(copy, directory, EarlierBackup::Replaced))?;
             make_room(copy, directory, source)?;
             Ok(TargetPlace::Free(freed(None)))
         }

@@ -28,7 +28,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_flow::{EarlierBackup, Problem, lock};
+use haul_flow::{EarlierBackup, Problem, TemporaryEntry, lock, uninterrupted};
 use haul_sys::{Errno, Error, Fd, FileRef, FileType, Mode, Open, Operation, Owner, Stat};
 use haul_sys::{
     change_mode, change_owner, flush_as_close_does, get_xattr, interposer, is_append_only, link_unnamed,
@@ -59,6 +59,8 @@ pub(super) const LARGE_BYTES: u64 = 1 << 20;
 pub(super) struct Staged {
     /// Its temporary name; `None` if it has no name.
     pub(super) temporary_name: Option<CString>,
+    /// Has a signal that ends the program remove it, unless a later run continues it.
+    _entry: Option<TemporaryEntry>,
     /// True if it replaces an entry of its name.
     pub(super) replaces: bool,
     /// Its number among the files whose names wait for a flush, starting at 1 (`durable.rs`); 0 if
@@ -74,7 +76,7 @@ impl Staged {
 
     /// A new file without a name.
     fn unnamed() -> Self {
-        Self { temporary_name: None, replaces: false, written_at: AtomicU64::new(0) }
+        Self { temporary_name: None, _entry: None, replaces: false, written_at: AtomicU64::new(0) }
     }
 }
 
@@ -229,9 +231,13 @@ fn create_incomplete(
         return Ok(target);
     }
     let name = temporary::new_name(copy.copier);
-    let make = || layouts::make_temporary_file(copy, (directory, &name), mode, source.layout);
-    let file = copy.with_room(make)?;
-    Ok(OpenTarget { staged: Some(Staged::named(name)), ..OpenTarget::new(file) })
+    let make = || {
+        let file = layouts::make_temporary_file(copy, (directory, &name), mode, source.layout)?;
+        Ok((file, TemporaryEntry::register(&copy.entry.node.own.held, &name)))
+    };
+    let (file, entry) = copy.with_room(|| uninterrupted(make))?;
+    let staged = Staged { _entry: Some(entry), ..Staged::named(name) };
+    Ok(OpenTarget { staged: Some(staged), ..OpenTarget::new(file) })
 }
 
 /// Creates a file without a name. `None` if it must have one, or the file system can't do that.
@@ -280,7 +286,7 @@ pub(super) fn name_open(copy: EntryCopy<'_>, staged: Option<&Staged>, file: &Fd)
 /// Renames a complete, closed file to its own name if it has a temporary one, or removes an
 /// incomplete one. Returns true if the file is complete and in place.
 pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_complete: bool) -> bool {
-    let Some(Staged { temporary_name: Some(temporary), replaces, written_at }) = staged else {
+    let Some(Staged { temporary_name: Some(temporary), replaces, written_at, .. }) = staged else {
         return is_complete;
     };
     let is_flushed = is_complete
@@ -292,7 +298,8 @@ pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_compl
         return false;
     }
     let failed = |cause| copy.problem(CopyKind::CannotCreateFile, cause);
-    let named = copy.open_directory().map_err(failed).and_then(|directory| {
+    let give_name = || {
+        let directory = copy.open_directory().map_err(failed)?;
         let (name, may_replace) = (copy.target_name(), *replaces || replaces_new_names(copy));
         if may_replace {
             backup::keep(copy, &directory, EarlierBackup::Replaced)?;
@@ -304,8 +311,8 @@ pub(super) fn name_closed(copy: EntryCopy<'_>, staged: Option<&Staged>, is_compl
             false => rename_to_new(&*directory, temporary, name),
         });
         renamed.map_err(failed)
-    });
-    if let Err(problem) = named {
+    };
+    if let Err(problem) = uninterrupted(give_name) {
         copy.cx.problem(problem);
         discard(copy, staged);
         return false;
