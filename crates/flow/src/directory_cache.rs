@@ -154,8 +154,8 @@ pub struct DirCache {
 #[derive(Debug, Default)]
 struct EvictionQueue {
     entries: VecDeque<Weak<DirHandle>>,
-    /// Upper bound of how many are open: a directory that was dropped without being closed is
-    /// noticed at the next sweep.
+    /// Upper bound of how many are open: a directory that was dropped without being closed counts
+    /// until its entry is removed.
     open: usize,
 }
 
@@ -345,7 +345,8 @@ impl DirCache {
     fn enqueue(&self, held: &Arc<DirHandle>) {
         let mut queue = lock(&self.queue);
         queue.entries.push_back(Arc::downgrade(held));
-        queue.open += 1;
+        // Each open one has an entry.
+        queue.open = (queue.open + 1).min(queue.entries.len());
         if queue.entries.len() > 2 * self.capacity {
             // Happens once in `capacity` calls, so checking all entries costs as much as checking
             // two each time.

@@ -98,6 +98,8 @@ pub struct Local<J> {
     limit: AtomicUsize,
     /// Number of workers that a run begins with.
     first: usize,
+    /// Number of workers that may wait for another program, some of them for ever.
+    blocked: AtomicUsize,
     /// Raises `limit` if the workers wait, and lets workers rest.
     growth: Mutex<Option<Growth>>,
     /// Limits of the run, one of which is on the latency.
@@ -134,6 +136,7 @@ impl<J: JobWeight + Send> Local<J> {
             present: AtomicUsize::new(1),
             limit: AtomicUsize::new(workers.max(1)),
             first: workers,
+            blocked: AtomicUsize::new(0),
             growth: Mutex::default(),
             limits: None,
             starts_late: AtomicBool::new(false),
@@ -291,7 +294,9 @@ impl<J: JobWeight + Send> Local<J> {
     /// Lets workers rest, or raises the limit, so that this many work.
     fn set_workers(&self, wanted: usize, present: usize) {
         match wanted {
-            fewer if fewer < self.working(present) => self.rest_from(fewer.max(1)),
+            fewer if fewer < self.working(present) => {
+                self.rest_from(fewer.max(1 + self.blocked.load(Ordering::Relaxed)));
+            }
             more if more > self.working(present) => {
                 self.rest_from(if more < present { more } else { usize::MAX });
                 self.limit.fetch_max(more, Ordering::Relaxed);
@@ -323,9 +328,7 @@ impl<J: JobWeight + Send> Local<J> {
                 return Some(job);
             }
         }
-        // A queue that is not seen yet belongs to a worker that was just started, and is awake.
-        let (present, outside) = (self.present.load(Ordering::Relaxed), self.queues.last());
-        let others = (1..present).map(|step| &self.queues[(me + step) % present]).chain(outside);
+        let others = self.queues.iter().cycle().skip(me + 1).take(self.queues.len() - 1);
         for other in others.filter_map(|queues| queues.get()) {
             let stealer = match what {
                 Preference::Directories => &other.directories_for_others,
@@ -395,6 +398,8 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     }
 
     fn start_all(&self) {
+        let blocked = self.blocked.fetch_add(1, Ordering::Relaxed) + 1;
+        self.limit.fetch_max(self.first.max(blocked + 1).min(self.workers()), Ordering::Relaxed);
         self.rest_from(usize::MAX);
         self.starts_late.store(false, Ordering::Relaxed);
     }

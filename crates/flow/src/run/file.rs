@@ -10,12 +10,11 @@ use std::time::Instant;
 
 use haul_engine::{Call, Outcome, Wait};
 use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd, FileType, Open, Operation, Stat};
-use haul_sys::{advise, advise_range, is_in_memory, truncate};
+use haul_sys::{advise, advise_range, is_in_memory, stat_path, truncate};
 
 use super::io::{Io, SMALL_BYTES};
 use super::prepare::{self, FETCH_AHEAD_BYTES, ranges_of};
 use super::stream::{Stream, StreamStep};
-use super::walk::replaced;
 use crate::cache_policy::CachePolicy;
 use crate::context::{ClosedFile, Context};
 use crate::decision::{EntryFailure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
@@ -174,10 +173,20 @@ impl<T: Tool> Opening<T> {
                 let file = Arc::clone(&source);
                 return FileStep::Call(FileState::Stating(self, source), Call::Stat { file });
             }
-            Err(cause) if replaced(&cause) => cx.give_up(&self.entry, EntryFailure::Replaced),
+            Err(cause) if self.is_replaced(cx, &cause) => cx.give_up(&self.entry, EntryFailure::Replaced),
             Err(cause) => cx.give_up(&self.entry, EntryFailure::OpenFile(&cause)),
         }
         FileStep::FileDone
+    }
+
+    /// Returns true if the open failed because something else has taken the file's place: a link
+    /// (`ELOOP`) or a socket (`ENXIO`, which a regular file of FUSE may also give).
+    fn is_replaced(&self, cx: &Context<'_, T>, cause: &Error) -> bool {
+        let kind = || {
+            let directory = cx.cache().open(&self.entry.node.source)?;
+            stat_path(Some(&*directory), self.entry.name(), true).map(|now| now.kind)
+        };
+        cause.is(Errno::LOOP) || cause.is(Errno::NXIO) && !kind().is_ok_and(|kind| kind == FileType::Regular)
     }
 
     fn stated(

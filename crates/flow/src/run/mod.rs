@@ -172,6 +172,10 @@ fn first_or_new_engine<T>(spec: &RunSpec<'_, T>, me: usize) -> Box<dyn Engine> {
         if spec.report.wants_debug() {
             log_settings(spec.report, &spec.settings, &made);
         }
+    } else if let Some(note) = &made.note
+        && spec.report.wants_debug()
+    {
+        spec.report.debug(&format!("worker {me}: {note}"));
     }
     made.engine
 }

@@ -340,9 +340,7 @@ pub fn continue_dir<T: Tool>(
     finish_listing(cx, &node);
 }
 
-/// Returns true if an open failed because a file of another type has taken the entry's place.
-pub(super) fn replaced(cause: &Error) -> bool {
-    // A link is `ELOOP` (with `O_DIRECTORY`, `ENOTDIR` like everything that isn't a directory), a
-    // socket `ENXIO` (open(2)).
-    cause.is(Errno::LOOP) || cause.is(Errno::NOTDIR) || cause.is(Errno::NXIO)
+/// Returns true if an open failed because something else has taken a directory's place.
+fn replaced(cause: &Error) -> bool {
+    cause.is(Errno::LOOP) || cause.is(Errno::NOTDIR)
 }
