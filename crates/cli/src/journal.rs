@@ -103,7 +103,9 @@ pub(crate) fn resumed_request(request: &LoweredCopy, journal: Option<&Journal>) 
 /// Reports irregularities of a journal that was opened.
 pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
     if let Some(error) = journal.not_locked() {
-        tell(&format!("warning: the journal cannot be locked ({error}); no other run may use it"));
+        tell(&format!(
+            "warning: the journal cannot be locked ({error}): make sure that no other run uses it"
+        ));
     }
     if journal.cut_off() > 0 {
         tell(&format!(

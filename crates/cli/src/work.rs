@@ -183,7 +183,9 @@ fn controlled(
         is_stopping: Arc::default(),
     };
     let served = socket.serve(controlled);
-    served.map_err(|why| console.remark(&format!("the control socket isn't answered: {}", reason(&why)))).ok()
+    served
+        .map_err(|why| console.remark(&format!("cannot answer at the control socket: {}", reason(&why))))
+        .ok()
 }
 
 /// Shuts a process group down and logs how many messages it exchanged.

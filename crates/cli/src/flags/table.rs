@@ -157,7 +157,7 @@ static GNU: &[CopyFlag] = &[
     CopyFlag::gnu(
         "-u --update",
         Optional("UPDATE", Typed::update),
-        "replace these existing files: all (the default), none, none-fail (none, and that is an error), \
+        "replace these existing files: all (the default), none, none-fail (none, and each is an error), \
          or older (those older than SOURCE; the default for UPDATE)",
     ),
     CopyFlag::gnu(
@@ -214,7 +214,7 @@ static OWN: &[CopyFlag] = &[
     CopyFlag::own(
         "--no-atomic",
         Plain(|typed| typed.atomic = Some(Atomic::Never)),
-        "write all files under their own names",
+        "write every file under its final name from the start",
     ),
     CopyFlag::own(
         "--manifest",
@@ -261,7 +261,7 @@ pub(super) static COPYING: &[CopyFlag] = &[
     CopyFlag::own(
         "--on-full",
         Required("WHAT", |typed, value| value.choose(values::ON_FULL).map(|what| typed.on_full = what)),
-        "what to do when the target's file system is full: stop (the file is an error; the default) or pause (wait until \
+        "what to do when the target's file system is full: stop (report the file as failed; the default) or pause (wait until \
          there is room, then go on with the same file)",
     ),
     CopyFlag::own(

@@ -58,7 +58,7 @@ static FLAGS: &[Bzip2Flag] = &[
     Bzip2Flag::gnu(
         "-z --compress",
         Plain(|line| line.mode = Some(Mode::Compress)),
-        "compress, also if invoked as bunzip2 or bzcat",
+        "compress, even if invoked as bunzip2 or bzcat",
     ),
     Bzip2Flag::gnu("-k --keep", Plain(|line| line.keep = true), "keep the input files"),
     Bzip2Flag::gnu(

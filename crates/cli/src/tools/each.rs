@@ -39,7 +39,7 @@ static COMMAND: AppletCommand<EachArguments> = AppletCommand {
 Run a command for every matching file below the roots, many at once.
 
 In the words of the command, {} is replaced by the file's path, {.} by the path without its extension, {/} by its last \
-component, {//} by its directory, and {/.} by the last component without extension. If there is none of them, the path is \
+component, {//} by its directory, and {/.} by the last component without extension. If there is no placeholder, the path is \
 appended. The output of a command is passed on as a whole, when it has ended.",
     sections: &[("", FLAGS)],
     sharing: Sharing::All,
@@ -85,7 +85,7 @@ static FLAGS: &[FlagSpec<EachArguments>] = &[
             line.shared.run.needs_descriptors |= is_descriptor_path(value.bytes);
             line.newer = Some(value.os());
         }),
-        "match only entries modified after FILE was",
+        "match only entries modified more recently than FILE",
     ),
     FlagSpec::gnu("-L --dereference", Plain(|line| line.dereference = true), "follow symbolic links"),
     FlagSpec::gnu(

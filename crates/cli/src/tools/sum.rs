@@ -118,7 +118,7 @@ static CHECK_FLAGS: &[FlagSpec<SumArguments>] = &[
     FlagSpec::gnu(
         "--status",
         Plain(|line| line.prints("--status", Printed::Nothing)),
-        "print nothing about the files; the exit status shows success",
+        "print nothing about the files, only set the exit status",
     ),
     FlagSpec::gnu(
         "--strict",
