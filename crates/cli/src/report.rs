@@ -34,7 +34,9 @@ use crate::signals;
 /// was not done.
 fn is_of_vanished_file(problem: &Problem) -> bool {
     let is_gone = problem.cause.as_ref().is_some_and(|cause| cause.is(Errno::NOENT));
-    let is_of_source = problem.kind == FlowKind::CannotStat || problem.kind == FlowKind::CannotAccess;
+    let is_of_source = problem.kind == FlowKind::CannotStat
+        || problem.kind == FlowKind::CannotAccess
+        || problem.kind == CopyKind::CannotReadLink;
     (is_gone && is_of_source) || problem.kind == DeleteKind::AfterErrors
 }
 

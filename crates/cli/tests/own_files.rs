@@ -130,6 +130,22 @@ fn no_tool_takes_its_log_for_a_file_of_the_tree() {
 }
 
 #[test]
+fn no_tool_takes_its_log_from_a_list() {
+    for (command, result, wanted) in [
+        ("sum --output=result", "sed 's/.*  //' result", "s/other\n"),
+        ("bzip2", "ls s", "other.bz2\nown\n"),
+        ("each", "cat result", "s/other\n"),
+    ] {
+        let scene = Scene::of("mkdir s; echo more >s/other; echo old >s/own; printf 'own\\nother\\n' >list");
+        let end = if command == "each" { "-- echo {} >result" } else { "" };
+        let line = format!("LC_ALL=C $HAUL {command} --log-file=s/own --files-from=list s {end}");
+        let outcome = scene.shell(&line);
+        assert_eq!(outcome.status(), Some(0), "{command}: {}", outcome.errors());
+        assert_eq!(scene.script(result), wanted, "{command}: {}", outcome.errors());
+    }
+}
+
+#[test]
 fn two_options_that_name_one_file_are_refused_before_anything_is_touched() {
     let scene = two_trees();
     scene.script("mkdir d; ln -s d e; echo kept >old; ln -s old link; ln -s new dangling; ls >names");

@@ -1,7 +1,10 @@
 //! `haul sync` where a path, the environment or the kernel says less than usual about what SOURCE
-//! and TARGET are: its safety checks work all the same, or it refuses to run.
+//! and TARGET are: its safety checks work all the same, or it refuses to run. Also what an interrupted
+//! sync leaves, and entries that vanish.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
+
+mod sync_command;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use haul_testkit::strace::record;
 use haul_testkit::{RunOutcome, Sandbox, TestRun, libc, needs, program, require};
+
+use sync_command::{fail, succeed};
 
 /// Returns the files below a directory with their contents.
 fn files(root: &Path) -> BTreeMap<PathBuf, String> {
@@ -155,4 +160,55 @@ fn a_deep_directory_is_deleted_without_opening_its_parents_from_the_top() {
     assert_eq!(count("unlinkat"), LEVELS);
     // Three passes: the survey, one that counts, and one that deletes.
     assert!(count("openat") < 10 * LEVELS, "{} openat", count("openat"));
+}
+
+/// In place, a part of a file has a newer time than its source, and the name of the whole.
+#[test]
+fn a_sync_in_place_that_failed_is_completed_by_the_next() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let message = fail(&ours, Path::new("/"), "--inplace -u s t");
+    assert!(message.contains("--inplace") && message.contains("--update"), "{message}");
+    for options in ["--inplace", "--inplace --ignore-existing"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir s t; head -c 3000000 /dev/urandom >s/new; touch -d @7 s/new").unwrap();
+        let run = TestRun::new(ours.path()).arg("sync").args(options.split(' ')).args(["s", "t"]);
+        let outcome = run.in_folder(sandbox.path()).file_bytes(1 << 20).finish().unwrap();
+        assert!(!outcome.succeeded(), "{options}");
+        succeed(&ours, sandbox.path(), &format!("{options} s t"));
+        sandbox.script("cmp s/new t/new").unwrap();
+    }
+}
+
+#[test]
+fn a_link_that_vanishes_counts_as_vanished() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir s; ln -s x s/link").unwrap();
+    let run = TestRun::new(ours.path()).args(["sync", "--rsync-status", "s", "t"]);
+    let run = run.in_folder(sandbox.path()).refusing(&[libc::SYS_readlinkat], libc::ENOENT);
+    let outcome = run.finish().unwrap();
+    assert_eq!(outcome.status(), Some(24), "{}", outcome.errors());
+}
+
+/// The kernel resolves what follows a symbolic link.
+#[test]
+fn the_directory_of_backups_may_be_behind_a_link() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir -p p/real q s t; ln -s ../p/real q/link; echo new >s/f; echo older >t/f").unwrap();
+    succeed(&ours, sandbox.path(), "--backup-dir=../q/link/../kept s t");
+    sandbox.script("test \"$(cat p/kept/f)\" = older; test ! -e q/kept").unwrap();
+}
+
+#[test]
+fn a_link_that_rules_for_directories_leave_in_keeps_the_source_from_being_empty() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir s t real; touch real/f t/old; ln -s ../real s/x").unwrap();
+    succeed(&ours, sandbox.path(), "-L --delete --exclude=x/ s t");
+    sandbox.script("test -e t/x/f; test ! -e t/old").unwrap();
 }

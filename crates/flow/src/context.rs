@@ -57,6 +57,8 @@ pub struct Context<'r, T: Tool> {
     /// Starts the workers that the driver wants.
     start_workers: &'r dyn Fn(),
     tally: Cell<Tally>,
+    /// Set when the tool has read content while it plans an entry.
+    has_read: Cell<bool>,
     errors: Cell<u64>,
     /// Owner of the entries that the worker is handling.
     owner: RefCell<Option<Attended<T>>>,
@@ -97,8 +99,8 @@ impl<T: Tool> Default for ClosedFiles<T> {
 impl<'r, T: Tool> Context<'r, T> {
     pub(crate) fn new(run: &'r RunShared<'r, T>, worker: usize, start_workers: &'r dyn Fn()) -> Self {
         let (owner, closed, closing) = (RefCell::new(None), RefCell::default(), RefCell::default());
-        let (tally, errors) = (Cell::default(), Cell::new(0));
-        Self { run, worker, start_workers, tally, errors, owner, closed, closing }
+        let (tally, has_read, errors) = (Cell::default(), Cell::default(), Cell::new(0));
+        Self { run, worker, start_workers, tally, has_read, errors, owner, closed, closing }
     }
 
     /// Returns the tool.
@@ -327,6 +329,18 @@ impl<'r, T: Tool> Context<'r, T> {
     pub fn moved(&self, bytes: u64) {
         self.count(Tally { bytes, ..Tally::default() });
         self.wait_for(Load { bytes, operations: 1 });
+    }
+
+    /// Waits if the run may not read this much yet. A tool calls it for what it reads while it
+    /// plans an entry; how long that takes says nothing about the latency of calls.
+    pub fn wait_to_read(&self, bytes: u64) {
+        self.has_read.set(true);
+        self.wait_for(Load { bytes, operations: 1 });
+    }
+
+    /// Returns true if the tool has read content since the last call.
+    pub(crate) fn take_has_read(&self) -> bool {
+        self.has_read.take()
     }
 
     /// Waits if the run may not do this yet.

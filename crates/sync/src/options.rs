@@ -47,6 +47,9 @@ pub enum Conflict {
     BackupInPlace,
     /// Links to an earlier copy, and writing to existing files: those are that copy's too.
     LinkInPlace,
+    /// Newer files stay, and writing to existing files: after an interruption, a file that was
+    /// being written is newer.
+    UpdateInPlace,
     /// Links to an earlier copy, and nothing new.
     LinkExisting,
     /// A sync, and a way of copying that doesn't make the target equal.
@@ -61,6 +64,7 @@ impl Conflict {
             Self::DeleteListed => ("--delete", "--files-from"),
             Self::BackupInPlace => ("--backup-dir", "--inplace"),
             Self::LinkInPlace => ("--link-dest", "--inplace"),
+            Self::UpdateInPlace => ("--update", "--inplace"),
             Self::LinkExisting => ("--link-dest", "--existing"),
             Self::NotEqual => ("sync", ""),
         }
@@ -88,6 +92,7 @@ impl Options {
             (self.backup_dir.is_some() && in_place, Conflict::BackupInPlace),
             (!self.link_dest.is_empty() && in_place, Conflict::LinkInPlace),
             (!self.link_dest.is_empty() && difference.only_existing, Conflict::LinkExisting),
+            (difference.keeps_newer && in_place, Conflict::UpdateInPlace),
         ];
         conflicts.into_iter().find(|(is_there, _)| *is_there).map(|(_, conflict)| conflict)
     }

@@ -123,7 +123,7 @@ fn places(
 fn earlier(given: &[PathBuf], to: &Path, warn: &mut dyn FnMut(Problem)) -> Result<Vec<CString>, Problem> {
     let mut found = Vec::new();
     for given in given {
-        let path = without_dots(&to.join(given));
+        let path = relative_to(to, given);
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 warn(problem(SyncKind::EarlierMissing, &path).as_warning());
@@ -154,7 +154,7 @@ fn is_remote(path: &Path) -> bool {
 /// Finds out where the directory for backups is. `from` and `to` are the whole paths of source and
 /// target.
 fn backup(given: &Path, from: &Path, to: &Path) -> Result<BackupPlace, Problem> {
-    let path = without_dots(&to.join(given));
+    let path = relative_to(to, given);
     let refused = |kind| Err(problem(kind, &path));
     let failed = |error| unusable(SyncKind::BackupUnusable, &path, &error);
     let whole = whole_path(&path).map_err(failed)?;
@@ -197,18 +197,15 @@ fn check_deletion(target: &Path, to: &Path) -> Result<(), Problem> {
     }
 }
 
-/// Returns an absolute path without `.` and `..`.
-fn without_dots(path: &Path) -> PathBuf {
-    let mut whole = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                whole.pop();
-            }
-            part => whole.push(part),
-        }
+/// Returns the path of a directory that was given relative to `to`, a whole path that may not exist
+/// yet: so the leading `..` are taken off its end. The kernel resolves the others, which may follow
+/// a symbolic link.
+fn relative_to(to: &Path, given: &Path) -> PathBuf {
+    let (mut whole, mut rest) = (to.to_owned(), given.components().peekable());
+    while rest.next_if(|part| *part == Component::ParentDir).is_some() {
+        whole.pop();
     }
-    whole
+    whole.join(rest.collect::<PathBuf>())
 }
 
 /// True if a directory is on a device, or would be if it were made.

@@ -58,10 +58,10 @@ fn text_of(file: &File, owner: AllowedOwner) -> Result<String, String> {
     let trusted = user == ROOT || (owner == AllowedOwner::RootOrUser && user == effective_identity().user);
     if !trusted {
         let wanted = if owner == AllowedOwner::Root { "root" } else { "root or you" };
-        return Err(format!("ignored: owned by user {user}, not by {wanted}"));
+        return Err(format!("refused, because user {user} owns it, not {wanted} (chown)"));
     }
     if status.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err("not used, because others may write to it (chmod go-w)".to_owned());
+        return Err("refused, because others may write to it (chmod go-w)".to_owned());
     }
     let mut bytes = Vec::new();
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;

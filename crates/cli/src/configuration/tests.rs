@@ -101,7 +101,7 @@ fn only_files_that_nobody_else_can_write_are_used() {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let wanted = match is_used {
             true => Ok(Some("jobs = 1".to_owned())),
-            false => Err("FILE: not used, because others may write to it (chmod go-w)".to_owned()),
+            false => Err("FILE: refused, because others may write to it (chmod go-w)".to_owned()),
         };
         assert_eq!(read(AllowedOwner::RootOrUser), wanted, "{mode:o}");
     }
@@ -109,7 +109,7 @@ fn only_files_that_nobody_else_can_write_are_used() {
     let user = haul_sys::effective_identity().user;
     // Root gives the file to somebody else; anybody else isn't root.
     let other = if chown(&path, Some(user + 1), None).is_ok() { user + 1 } else { user };
-    let refused = |wanted| Err(format!("FILE: ignored: owned by user {other}, not by {wanted}"));
+    let refused = |wanted| Err(format!("FILE: refused, because user {other} owns it, not {wanted} (chown)"));
     assert_eq!(read(AllowedOwner::Root), refused("root"));
     if other != user {
         assert_eq!(read(AllowedOwner::RootOrUser), refused("root or you"));

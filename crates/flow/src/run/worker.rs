@@ -259,7 +259,7 @@ impl<'r, T: Tool> Worker<'r, T> {
         }
         self.cx.wait_for(Load::ENTRY);
         let plan = || self.cx.run.tool.plan(&self.cx, &entry, classified.kind);
-        let looks = |plan: &Plan| matches!(plan, Plan::Skip);
+        let looks = |plan: &Plan| !self.cx.take_has_read() && matches!(plan, Plan::Skip);
         match measured(self.cx.run.limits, Side::Source, plan, looks) {
             Plan::Read(probe) => {
                 let opening = Opening { entry, follow: classified.follow, probe, begun: None };

@@ -277,8 +277,12 @@ impl Selector {
         if own.is_empty() {
             return Vec::new();
         }
-        // The inode number in the listing rules out most of them without a `stat`.
-        let may_be = |index: &usize| own.iter().any(|file| file.inode == names.entry(*index).inode);
+        // The inode number in the listing rules out most of them without a `stat`. Names from a
+        // list have none.
+        let may_be = |index: &usize| {
+            let inode = names.entry(*index).inode;
+            inode == 0 || own.iter().any(|file| file.inode == inode)
+        };
         let is_own = |name: &&CStr| stat_at(directory, name).is_ok_and(|file| own.contains(&file.identity));
         let found = (0..names.len()).filter(may_be).map(|index| names.name(index)).filter(is_own);
         found.map(CStr::to_owned).collect()

@@ -143,7 +143,7 @@ fn decide(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> {
     if kind == EntryType::Directory {
         return Err(Problem::new(CopyKind::OmittingDirectory).naming(copy.entry.path()));
     }
-    let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let cannot_stat = |cause| copy.cannot_stat_source(cause);
     let source = copy.stat_source().map_err(cannot_stat)?;
     if source.kind == FileType::Regular && place::leaves_own_file(copy, &source) {
         return Ok(Handled::Done);

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use haul_flow::{Context, Entry, EntryOutcome, EntryReport, OutputLine, Problem};
+use haul_flow::{Context, Entry, EntryOutcome, EntryReport, FlowKind, OutputLine, Problem};
 use haul_sys::{Errno, Error, Fd, Stat, stat_at, stat_followed, stat_path};
 
 use super::itemize::{self, ItemizedChange};
@@ -115,6 +115,11 @@ impl<'a> EntryCopy<'a> {
             bytes,
             ..EntryReport::new(outcome, self.entry.path())
         });
+    }
+
+    /// A problem with the source, which may have vanished.
+    pub(super) fn cannot_stat_source(self, cause: Error) -> Problem {
+        Problem::new(FlowKind::CannotStat).naming(self.entry.path()).because(cause)
     }
 
     /// A problem with the copy.

@@ -207,7 +207,7 @@ fn is_linked(copy: EntryCopy<'_>, first: &LinkedName) -> bool {
 
 /// Decides as [`try_link`] does, and changes nothing.
 fn foresee_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem> {
-    let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let cannot_stat = |cause| copy.cannot_stat_source(cause);
     let source = copy.stat_source().map_err(cannot_stat)?;
     let there = copy.open_directory().and_then(|directory| stat_at(&directory, copy.target_name())).ok();
     let there = there.filter(|there| !waiting::has_made_way(copy, there));
@@ -287,7 +287,7 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         // By an earlier run.
         return Ok(Linking::Kept);
     }
-    let unseen = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let unseen = |cause| copy.cannot_stat_source(cause);
     let source = copy
         .cx
         .cache()

@@ -222,7 +222,7 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
     if !copy.options.reads_xattrs() {
         return Ok(SourceXattrs::default());
     }
-    let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let cannot_stat = |cause| copy.cannot_stat_source(cause);
     let source = source_xattrs::pin(copy, None).map_err(cannot_stat)?;
     Ok(source_xattrs::read(copy, FileRef::Pinned(&source)))
 }
@@ -305,6 +305,7 @@ pub(super) fn has_same_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
         let mut offset = 0;
         loop {
             let length = read(&source, offset, &mut ours, CacheMode::Keep)?;
+            copy.cx.wait_to_read(length as u64);
             let is_same = is_at(&target, offset, &ours[..length], &mut theirs)?;
             if length == 0 || !is_same {
                 return Ok::<_, Error>(is_same);

@@ -205,6 +205,8 @@ pub enum Atomic {
     /// New files of at least 1 MiB: a part of them may pass for the whole, and the name costs
     /// nothing against the data.
     LargeFiles,
+    /// All new files; existing ones are written to (`haul sync --inplace`).
+    NewFiles,
     /// All: an existing file is replaced as a whole or not at all.
     Always,
 }

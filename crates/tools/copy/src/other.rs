@@ -45,7 +45,7 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
     if links_at_once(copy) {
         return Ok(Handled::Done);
     }
-    let cannot_stat = |cause| Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause);
+    let cannot_stat = |cause| copy.cannot_stat_source(cause);
     let directory = copy.cx.cache().open(&copy.entry.node.source).map_err(cannot_stat)?;
     let follow = copy.follows();
     let source = stat_path(Some(&*directory), copy.entry.name(), follow).map_err(cannot_stat)?;

@@ -564,7 +564,7 @@ pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
         Ok(stat) => place::refuses(copy, &stat),
         // GNU looks at a source before anything else. Below a directory that may be listed but not
         // searched, that is what fails.
-        Err(cause) => Some(Problem::new(CopyKind::CannotStat).naming(copy.entry.path()).because(cause)),
+        Err(cause) => Some(copy.cannot_stat_source(cause)),
     };
     match refusal {
         Some(problem) => {

@@ -130,8 +130,9 @@ pub(super) fn create(
         _ if copy.options.attributes_only => false,
         _ if journaled::is_recorded_first(copy, source.stat) => true,
         Atomic::Never => false,
-        Atomic::LargeFiles => source.stat.size >= LARGE_BYTES,
-        Atomic::Always => true,
+        // Until it had its name, that would be free for the backup of another file.
+        Atomic::LargeFiles => source.stat.size >= LARGE_BYTES && !copy.options.existing.backs_up(),
+        Atomic::NewFiles | Atomic::Always => true,
     };
     if !is_wanted || !is_plain_name(name) {
         return Ok(None);
@@ -332,7 +333,9 @@ pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
 /// True if a file that appears under a target's name during the copy is replaced, like one that was
 /// there before.
 fn replaces_new_names(copy: EntryCopy<'_>) -> bool {
-    matches!(copy.options.existing.update, Update::All | Update::Different(_))
+    // It may be the backup of another file.
+    let existing = &copy.options.existing;
+    !existing.backs_up() && matches!(existing.update, Update::All | Update::Different(_))
 }
 
 /// Closes a target that was not needed, and removes it if it is new.

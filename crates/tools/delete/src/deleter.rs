@@ -25,6 +25,9 @@ use haul_sys::{
 use super::kind::DeleteKind;
 use super::options::Options;
 
+/// Errors of a lookup by a name that the file system can't have: too long, or in another encoding.
+const IMPOSSIBLE_NAME: [Errno; 3] = [Errno::NAMETOOLONG, Errno::INVAL, Errno::ILSEQ];
+
 /// Survey results for a directory's entries.
 #[derive(Default)]
 pub struct Surveyed {
@@ -189,7 +192,7 @@ impl Deleter {
             .open(source)
             .and_then(|directory| stat_path(Some(&*directory), entry.name(), self.options.follows));
         match in_source {
-            Err(cause) if cause.is(Errno::NOENT) => Ok(true),
+            Err(cause) if IMPOSSIBLE_NAME.contains(&cause.errno()) || cause.is(Errno::NOENT) => Ok(true),
             // A directory is removed in favour of anything else.
             Ok(source) => Ok(there.kind == FileType::Directory && source.kind != FileType::Directory),
             Err(cause) => Err(Self::cannot_remove(entry.path(), cause)),

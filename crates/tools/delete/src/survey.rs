@@ -249,7 +249,7 @@ impl DeletionSurvey {
             && self.options.follows
             && let Ok(stat) = stat_followed(source, name)
         {
-            let is_excluded = |scope| cx.selector().excludes(scope, name, stat.kind.into());
+            let is_excluded = |scope| cx.selector().excludes(scope, name, kind);
             return !scope.is_some_and(is_excluded) && cx.selector().admits(&stat);
         }
         cx.selector().selects(scope, source, name, kind)

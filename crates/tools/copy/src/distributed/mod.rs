@@ -394,7 +394,7 @@ impl Distributed for Copier {
         let source = match looked {
             Ok(source) => source,
             Err(cause) => {
-                cx.problem(Problem::new(CopyKind::CannotStat).naming(entry.path()).because(cause));
+                cx.problem(Problem::new(FlowKind::CannotStat).naming(entry.path()).because(cause));
                 cx.complete(entry);
                 return false;
             }
