@@ -107,12 +107,6 @@ pub trait Distributed: Tool {
         None
     }
 
-    /// Returns the unit in which large files are cut into ranges, in bytes. Stripes may make it
-    /// larger.
-    fn range_unit(&self) -> u64 {
-        1
-    }
-
     /// Called on the rank that moved a range, before it closes source and target. Returns a result
     /// for the leader, or `None` if the range is wrong, which was reported.
     fn finish_range(

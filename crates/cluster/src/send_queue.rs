@@ -292,18 +292,6 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 }
 
-/// Returns the least common multiple of a stripe, 0 if unknown, and the unit of ranges.
-fn cut_at(stripe_bytes: u64, unit: u64) -> u64 {
-    let (mut divisor, mut rest) = (stripe_bytes, unit);
-    while rest > 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    match stripe_bytes {
-        0 => unit,
-        stripe => (stripe / divisor).saturating_mul(unit),
-    }
-}
-
 /// Counts the bytes covered by `ranges`, overlaps once.
 fn covered(ranges: &[Range<u64>]) -> u64 {
     let mut ranges = ranges.to_vec();
@@ -397,7 +385,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
             item: ItemId(item.spec.number),
             name: file.entry.name().to_owned(),
             size: file.stat.size,
-            stripe_bytes: cut_at(striping.map_or(0, |striping| striping.stripe_bytes), tool.range_unit()),
+            stripe_bytes: striping.map_or(0, |striping| striping.stripe_bytes),
             stripes: striping.map_or(1, |striping| striping.stripes),
             done,
             ticket,
@@ -482,12 +470,6 @@ mod tests {
         collected.report.news.tally.bytes = 100;
         assert_eq!([10..40, 40..100, 0..20].map(|range| collected.count_with(&range)), [30, 60, 10]);
         assert_eq!(collected.report.news.tally.bytes, 0);
-    }
-
-    #[test]
-    fn ranges_are_cut_at_stripes_and_units() {
-        let cuts = [(0, 1), (0, 8), (4, 8), (8, 8), (24, 8), (12, 8), (5, 1)].map(|(a, b)| cut_at(a, b));
-        assert_eq!(cuts, [1, 8, 8, 8, 24, 24, 5]);
     }
 
     #[test]

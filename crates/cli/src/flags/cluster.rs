@@ -19,7 +19,7 @@ pub(crate) enum Interactive {
 }
 
 const IO_FACTOR: Bounds = Bounds { least: 1, most: 4096, text: "1 to 4096" };
-/// `--range-size`: at least a page, so that no page has two writers.
+/// `--range-size`. Ranges are rounded up to whole MiB (`haul_cluster::schedule::RANGE_UNIT`).
 const RANGE_BYTES: Bounds = Bounds { least: 4 << 10, most: 1 << 50, text: "4K to 1P" };
 
 #[derive(Clone, Copy, Debug, Default)]

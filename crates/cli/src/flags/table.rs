@@ -363,8 +363,8 @@ pub(super) static HOSTS: &[CopyFlag] = &[
     CopyFlag::own(
         "--range-size",
         Required("SIZE", Typed::set_range_bytes),
-        "split large files into ranges of SIZE, which several ranks copy; the default depends on the file; --verify and \
-         --manifest round it up to whole MiB",
+        "split large files into ranges of SIZE, rounded up to whole MiB, which several ranks copy; the default depends \
+         on the file",
     ),
     CopyFlag::own(
         "--copy-layout",

@@ -164,7 +164,8 @@ pub enum SchedulerOrder {
         file: FileId,
         /// Leader of the file.
         leader: Rank,
-        /// The range, on stripe boundaries; empty only for an empty file.
+        /// The range, cut at stripes and at multiples of [`RANGE_UNIT`]; empty only for an empty
+        /// file.
         range: Range<u64>,
         /// Who gets the report.
         report_to: Rank,
@@ -193,7 +194,7 @@ pub struct Limits {
     pub bundle_entries: u32,
     /// Maximum bundles and ranges in a worker's hand.
     pub credit: usize,
-    /// Minimum size of a range, in bytes, except for the rest of a file.
+    /// Minimum size of a range, in bytes, except for the rest of a file; rounded up to the unit.
     pub range_bytes_min: u64,
     /// Maximum size of a range, in bytes. If equal to the minimum, the user set the size and
     /// measurements don't change it.
@@ -201,6 +202,13 @@ pub struct Limits {
     /// True to emit remarks for `--debug`.
     pub remarks: bool,
 }
+
+/// Ranges are cut at multiples of this, in bytes, whatever the user and the stripes want: no page
+/// may be in two ranges. Of a page that it hasn't read, an NFS client that doesn't know the file's
+/// new size yet takes the bytes before its own write for zeros and sends them too, over those that
+/// another host has written (`nfs_write_end`, `nfs_can_extend_write` in Linux). Large enough for
+/// pages of 64 KiB, for `--direct`, and for the pieces of hashes, each of which needs one writer.
+pub const RANGE_UNIT: u64 = 1 << 20;
 
 /// Maximum expected duration of a bundle. Entries can be anything up to a large file, and 1,024 of
 /// 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.

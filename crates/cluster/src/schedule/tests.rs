@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use haul_testkit::random::{Random, Rng as _, seeded};
 use proptest::prelude::*;
 
+use super::file::cut_unit;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -50,8 +51,13 @@ struct Seen {
     over: bool,
 }
 
-const LIMITS: Limits =
-    Limits { bundle_entries: 256, credit: 2, range_bytes_min: 100, range_bytes_max: 1000, remarks: true };
+const LIMITS: Limits = Limits {
+    bundle_entries: 256,
+    credit: 2,
+    range_bytes_min: RANGE_UNIT,
+    range_bytes_max: 10 * RANGE_UNIT,
+    remarks: true,
+};
 
 impl Pretended {
     fn new(work: Work) -> Self {
@@ -156,11 +162,11 @@ impl Pretended {
 
     fn open(&mut self, leader: Rank) {
         let id = FileId(self.files.len() as u64);
-        let size = self.random.random_range(0..20_000);
-        let stripe_bytes = self.random.random_range(0..70);
+        let size = self.random.random_range(0..200 * RANGE_UNIT);
+        let stripe_bytes = self.random.random_range(0..12) << 16;
         let (from, to) = (self.random.random_range(0..=size), self.random.random_range(0..=size));
-        let stripe = stripe_bytes.max(1);
-        let done = from / stripe * stripe..to / stripe * stripe;
+        let unit = cut_unit(stripe_bytes);
+        let done = from / unit * unit..to / unit * unit;
         let done: Vec<_> = Some(done).into_iter().filter(|range| !range.is_empty()).collect();
         let counted_by = if self.random.random() { CountedBy::Leader } else { CountedBy::Master };
         let stripes = self.random.random_range(1..9);
@@ -231,7 +237,8 @@ impl Pretended {
             let mut all: Vec<_> = given.iter().chain(&file.done).cloned().collect();
             all.sort_by_key(|range| range.start);
             assert!(all.windows(2).all(|pair| pair[0].end <= pair[1].start), "ranges overlap: {all:?}");
-            assert!(given.iter().all(|range| range.start % file.stripe_bytes.max(1) == 0), "inside a stripe");
+            let unit = cut_unit(file.stripe_bytes);
+            assert!(given.iter().all(|range| range.start % unit == 0), "cut inside a page or a stripe");
             assert!(*failed || bytes_of(&all) == file.size, "not every byte, and nothing failed");
         }
         self.send(SchedulerEvent::ItemDone { rank: Rank(1), item: ItemId(0) });

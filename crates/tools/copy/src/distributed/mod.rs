@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use haul_cluster::schedule::RANGE_UNIT;
 use haul_cluster::{Distributed, ItemReceiver, Joined, RemotePath};
 use haul_digest::{Algorithm, PIECE_BYTES};
 use haul_flow::{
@@ -35,7 +36,7 @@ use super::earlier::{self, FoundBelow};
 use super::entry_copy::EntryCopy;
 use super::links::{self, NameClaim};
 use super::open_target::CopiedFile;
-use super::options::{CopyOptions, Dereference, Label, TemporaryNames, Verify};
+use super::options::{CopyOptions, Dereference, Label, TemporaryNames};
 use super::overwritten;
 use super::target::{
     CreationModes, MadeDirectory, OperandCopy, TargetDirectory, is_plain_name, target_name, target_path,
@@ -46,6 +47,9 @@ use super::{Copier, CopyKind};
 mod digests;
 mod ranges;
 mod resumed;
+
+/// Each piece of a hash has one writer.
+const _: () = assert!(RANGE_UNIT % PIECE_BYTES == 0);
 
 /// Content of a copy's init message.
 #[derive(Serialize, Deserialize)]
@@ -206,11 +210,6 @@ impl Distributed for Copier {
 
     fn leader_counts(&self) -> bool {
         !self.options.preserve.is_empty() || self.listed_hash.is_some()
-    }
-
-    fn range_unit(&self) -> u64 {
-        let is_hashed = self.options.verify != Verify::Never || self.listed_hash.is_some();
-        if is_hashed { PIECE_BYTES } else { 1 }
     }
 
     fn finish_range(

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, EntryOutcome, EntryReport, Problem, lock};
-use haul_sys::{FileRef, Pinned};
+use haul_sys::{FileRef, Identity, Pinned};
 
 use super::Extractor;
 use super::attributes::Wanted;
@@ -16,29 +16,42 @@ use super::make::path_problem;
 use super::resolver::MemberDir;
 use crate::TarKind;
 
-/// Directories that still need attributes, in archive order.
+/// Directories that still need attributes.
 #[derive(Debug, Default)]
-pub(super) struct Directories(Vec<(Arc<MemberDir>, Wanted, Vec<u8>)>);
+pub(super) struct Directories {
+    /// In archive order.
+    recorded: Vec<(Arc<MemberDir>, Wanted, Vec<u8>)>,
+    /// Directories that later members replaced.
+    removed: HashSet<Identity>,
+}
 
 impl Directories {
     pub(super) fn record(&mut self, member_dir: Arc<MemberDir>, wanted: Wanted, path: Vec<u8>) {
-        self.0.push((member_dir, wanted, path));
+        // Inode numbers are reused.
+        self.removed.remove(&member_dir.held.identity());
+        self.recorded.push((member_dir, wanted, path));
+    }
+
+    /// Forgets a directory that was removed.
+    pub(super) fn forget(&mut self, removed: Identity) {
+        self.removed.insert(removed);
     }
 }
 
 impl Drop for Directories {
     fn drop(&mut self) {
         // From the back: each holds its parents, which were recorded before it.
-        while self.0.pop().is_some() {}
+        while self.recorded.pop().is_some() {}
     }
 }
 
 impl Extractor {
     pub(super) fn finish_directories(&self, cx: &Context<'_, Self>, directories: &Mutex<Directories>) {
         let mut directories = std::mem::take(&mut *lock(directories));
-        // If the archive has a directory more than once, the last record counts.
-        let mut finished = HashSet::new();
-        while let Some((member_dir, wanted, path)) = directories.0.pop() {
+        // If the archive has a directory more than once, the last record counts. Nothing is left of
+        // one that was removed.
+        let mut finished = std::mem::take(&mut directories.removed);
+        while let Some((member_dir, wanted, path)) = directories.recorded.pop() {
             let held = &member_dir.held;
             if !finished.insert(held.identity()) {
                 continue;

@@ -10,7 +10,7 @@
 
 use std::ffi::CStr;
 
-use haul_flow::{Context, Creation, EntryOutcome, EntryReport, Problem, Tally};
+use haul_flow::{Context, Creation, EntryOutcome, EntryReport, Problem, Tally, lock};
 use haul_sys::{
     Errno, Error, Fd, FileRef, FileType, Mode, Open, Pinned, Special, link, make_directory, make_special,
     make_symlink, open, remove, remove_directory, stat, stat_at, stat_followed, truncate,
@@ -24,6 +24,9 @@ use super::resolver::{MemberDir, c_string, directory_request};
 use crate::format::MemberKind;
 use crate::read::member::Member;
 use crate::{Existing, TarKind};
+
+/// Maximum entries removed to make one member, if another process keeps making them.
+const REMOVALS_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
@@ -73,30 +76,44 @@ impl Extractor {
         when: When,
         make: impl Fn() -> Result<T, Error>,
     ) -> Result<CreateOutcome<T>, Error> {
-        let taken = match make() {
-            Err(cause) if cause.is(Errno::EXIST) => cause,
-            outcome => return outcome.map(CreateOutcome::New),
-        };
-        match self.options.existing {
-            Existing::Keep => return Err(taken),
-            Existing::Skip => return Ok(CreateOutcome::Kept),
-            Existing::Replace | Existing::Overwrite => {}
-        }
-        match remove(directory, name) {
-            Ok(()) => {}
-            Err(cause) if cause.is(Errno::NOENT) => {}
-            // `unlink` of a directory is `EISDIR` on Linux, `EPERM` by POSIX (unlink(2)).
-            Err(cause) if cause.is(Errno::ISDIR) || cause.is(Errno::PERM) => {
-                if when == When::Early {
-                    return Ok(CreateOutcome::Waits);
-                }
-                if remove_directory(directory, name).is_err() {
-                    return Err(taken);
-                }
+        for _ in 0..REMOVALS_MAX {
+            let taken = match make() {
+                Err(cause) if cause.is(Errno::EXIST) => cause,
+                outcome => return outcome.map(CreateOutcome::New),
+            };
+            match self.options.existing {
+                Existing::Keep => return Err(taken),
+                Existing::Skip => return Ok(CreateOutcome::Kept),
+                Existing::Replace | Existing::Overwrite => {}
             }
-            Err(_) => return Err(taken),
+            match remove(directory, name) {
+                Ok(()) => {}
+                Err(cause) if cause.is(Errno::NOENT) => {}
+                // `unlink` of a directory is `EISDIR` on Linux, `EPERM` by POSIX (unlink(2)).
+                Err(cause) if cause.is(Errno::ISDIR) || cause.is(Errno::PERM) => {
+                    if when == When::Early {
+                        return Ok(CreateOutcome::Waits);
+                    }
+                    if !self.remove_directory(directory, name) {
+                        return Err(taken);
+                    }
+                }
+                Err(_) => return Err(taken),
+            }
         }
         make().map(CreateOutcome::New)
+    }
+
+    /// Removes an empty directory, which gets no attributes then. Returns false if that fails.
+    fn remove_directory(&self, directory: &Fd, name: &CStr) -> bool {
+        let removed = stat_at(directory, name);
+        if remove_directory(directory, name).is_err() {
+            return false;
+        }
+        if let (Some(state), Ok(removed)) = (&self.state, removed) {
+            lock(&state.directories).forget(removed.identity);
+        }
+        true
     }
 
     /// Creates the file of a member, empty.
@@ -315,24 +332,22 @@ impl Extractor {
     ) -> Option<Option<Creation>> {
         let make = || {
             let creation = Creation::begin(directory_request(Mode::OWNER), true);
-            make_directory(directory, name, Mode::OWNER).map(|()| creation)
-        };
-        let outcome = match make() {
-            Err(cause) if cause.is(Errno::EXIST) => match stat_at(directory, name).map(|there| there.kind) {
-                Ok(FileType::Directory) => {
-                    return self.options.existing.is_replaced().then_some(None);
-                }
+            let taken = match make_directory(directory, name, Mode::OWNER) {
+                Err(cause) if cause.is(Errno::EXIST) => cause,
+                outcome => return outcome.map(|()| Some(Some(creation))),
+            };
+            match stat_at(directory, name).map(|there| there.kind) {
+                Ok(FileType::Directory) => Ok(self.options.existing.is_replaced().then_some(None)),
                 Ok(FileType::Symlink)
                     if self.options.keep_directory_symlink && leads_to_directory(directory, name) =>
                 {
-                    return None;
+                    Ok(None)
                 }
-                _ => self.in_place(directory, name, When::InTurn, make),
-            },
-            outcome => outcome.map(CreateOutcome::New),
+                _ => Err(taken),
+            }
         };
-        match outcome {
-            Ok(CreateOutcome::New(creation)) => Some(Some(creation)),
+        match self.in_place(directory, name, When::InTurn, make) {
+            Ok(CreateOutcome::New(made)) => made,
             Ok(_) => {
                 self.kept(cx);
                 None

@@ -207,7 +207,7 @@ impl Resolver {
     ) -> Result<Resolved, Error> {
         let mut components: VecDeque<&[u8]> = path.split(|byte| *byte == b'/').collect();
         components.retain(|component| !component.is_empty() && *component != b".");
-        let Some(last) = components.pop_back() else { return Ok(Resolved::Root(Arc::clone(&self.root))) };
+        let Some(last) = components.pop_back() else { return self.start(cache, path).map(Resolved::Root) };
         if self.following == Following::Anywhere {
             return self.find_anywhere(cache, path, &components, last, missing);
         }
@@ -262,6 +262,16 @@ impl Resolver {
         Ok(Resolved::To(Arc::clone(self.here()), c_string(last)?))
     }
 
+    /// Returns the directory that a path starts from: the root, or with `-P` `/` if it begins with
+    /// a slash.
+    fn start(&self, cache: &DirCache, path: &[u8]) -> Result<Arc<MemberDir>, Error> {
+        if self.following != Following::Anywhere || !path.starts_with(b"/") {
+            return Ok(Arc::clone(&self.root));
+        }
+        let root = cache.hold_operand(c"/", Open::SEARCH, b"/".to_vec())?;
+        Ok(MemberDir::new(root, PathHash::ROOT, false, false))
+    }
+
     /// Resolves a path that may lead anywhere.
     fn find_anywhere(
         &mut self,
@@ -274,8 +284,7 @@ impl Resolver {
         // With `..` and followed links, equal components needn't lead to the same directory.
         self.reset();
         if path.starts_with(b"/") {
-            let root = cache.hold_operand(c"/", Open::SEARCH, b"/".to_vec())?;
-            self.stack.push((b"/".to_vec(), MemberDir::new(root, PathHash::ROOT, false, false)));
+            self.stack.push((b"/".to_vec(), self.start(cache, path)?));
         }
         for component in components {
             let member_dir = self.enter(cache, &c_string(component)?, missing, PathHash::ROOT)?;
@@ -297,8 +306,15 @@ impl Resolver {
         match open_directory(&above, name, self.following) {
             Err(cause) if cause.is(Errno::NOENT) && missing == Missing::Make => {
                 let creation = Creation::begin(directory_request(Mode::ALL), here.is_shared(&above));
-                make_directory(&*above, name, Mode::ALL)?;
-                self.hold_new(cache, (here, &above), name, path_hash, creation)
+                match make_directory(&*above, name, Mode::ALL) {
+                    Ok(()) => self.hold_new(cache, (here, &above), name, path_hash, creation),
+                    // Another process was faster.
+                    Err(cause) if cause.is(Errno::EXIST) => {
+                        let opened = open_directory(&above, name, self.following)?;
+                        self.hold(cache, &here.held, name, opened, path_hash)
+                    }
+                    Err(cause) => Err(cause),
+                }
             }
             opened => self.hold(cache, &here.held, name, opened?, path_hash),
         }
@@ -403,4 +419,36 @@ pub(super) fn c_string(name: &[u8]) -> Result<CString, Error> {
 
 fn refused(path: &[u8]) -> Error {
     Error::new(Operation::Openat, path.escape_ascii().to_string(), Errno::XDEV)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolver(cache: &DirCache, root: &CStr, following: Following) -> Resolver {
+        let root = cache.hold_operand(root, Open::SEARCH, Vec::new()).unwrap();
+        Resolver::new(&root, following, &Arc::default())
+    }
+
+    /// Whoever resolves a root gives it attributes, so no test extracts a member with this name.
+    #[test]
+    fn the_root_of_the_file_system_is_not_the_extraction_directory() {
+        let (cache, below) = (DirCache::new(8), tempfile::tempdir().unwrap());
+        let place = CString::new(below.path().as_os_str().as_encoded_bytes()).unwrap();
+        let identity = |path: &CStr| stat_path(None, path, true).unwrap().identity;
+        let (here, slash) = (identity(&place), identity(c"/"));
+        for (following, path, expected) in [
+            (Following::Anywhere, &b"/"[..], slash),
+            (Following::Anywhere, b"//", slash),
+            (Following::Anywhere, b"/./.", slash),
+            (Following::Anywhere, b".", here),
+            (Following::Anywhere, b"./", here),
+            (Following::Within, b"/", here),
+            (Following::Never, b"/", here),
+        ] {
+            let found = resolver(&cache, &place, following).find(&cache, path, Missing::Fail, None).unwrap();
+            let Resolved::Root(found) = found else { panic!("{}", path.escape_ascii()) };
+            assert_eq!(found.held.identity(), expected, "{following:?} {}", path.escape_ascii());
+        }
+    }
 }
