@@ -1,11 +1,11 @@
 //! Files that are read while a command line is parsed: lists of names, rules, patterns.
 
 use std::ffi::OsStr;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use haul_sys::{Fd, leads_to_descriptor};
+use haul_sys::{leads_to_descriptor, read_rest, standard_input};
 
 /// Whether this process reads the files that options name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +22,8 @@ impl OptionFiles {
     /// empty.
     ///
     /// # Errors
-    /// The kernel's; also if standard input was closed when the process started, as it would
-    /// seem empty.
+    /// The kernel's, also for a standard input that is closed or can't be read: as an empty list,
+    /// it would be silently ignored.
     pub(crate) fn read(self, path: &Path) -> io::Result<Vec<u8>> {
         let is_stream = || is_descriptor(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file());
         if self == Self::StreamsLeftToFirstRank && is_stream() {
@@ -32,10 +32,9 @@ impl OptionFiles {
         if path.as_os_str() != "-" {
             return std::fs::read(path);
         }
-        haul_sys::standard_input().and_then(Fd::close).map_err(|cause| io::Error::from(cause.errno()))?;
-        let mut text = Vec::new();
-        io::stdin().read_to_end(&mut text)?;
-        Ok(text)
+        // Not through `io::stdin`, which takes `EBADF` for EOF.
+        let text = standard_input().and_then(|input| read_rest(input, usize::MAX));
+        text.map_err(|cause| cause.errno().into())
     }
 }
 

@@ -6,12 +6,12 @@
 //! when its output can't be written. When nobody reads a pipe, GNU's tools die at once; haul
 //! finishes the copy first, so that nothing is left half copied, and then dies of `SIGPIPE`.
 //!
-//! Writing to a standard output that was closed fails like any other write. The Rust runtime alone
-//! would silently discard the data.
+//! A standard output that was closed, or opened only for reading, fails like any other. Rust's
+//! `Stdout` discards the data in both cases and reports success.
 //!
 //! Invariant: the first failure is never lost (test: `the_first_failure_is_reported_at_the_end`).
 
-use std::io::{self, IsTerminal, Stdout, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 use haul_flow::lock;
@@ -42,40 +42,26 @@ struct OutputBuffer<W> {
 }
 
 /// Standard output.
-pub(crate) enum Standard {
-    /// Open, as usual.
-    Open(Stdout),
-    /// Closed when the program began.
-    Closed,
-}
+pub(crate) struct Standard;
 
 impl Write for Standard {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Open(stdout) => stdout.write(bytes),
-            // Writing nothing never fails, not even where nothing can be written.
-            Self::Closed if bytes.is_empty() => Ok(0),
-            Self::Closed => Err(Errno::BADF.into()),
+        if haul_sys::was_closed(haul_sys::Standard::Output) {
+            return Err(Errno::BADF.into());
         }
+        haul_sys::write_on(io::stdout(), bytes).map_err(|cause| cause.errno().into())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Open(stdout) => stdout.flush(),
-            Self::Closed => Ok(()),
-        }
+        Ok(())
     }
 }
 
 impl LineSink<Standard> {
     /// Wraps this process's standard output.
     pub(crate) fn standard() -> Self {
-        if haul_sys::was_closed(haul_sys::Standard::Output) {
-            return Self::new(Standard::Closed, FlushPolicy::WhenFull);
-        }
-        let stdout = io::stdout();
-        let policy = if stdout.is_terminal() { FlushPolicy::EachWrite } else { FlushPolicy::WhenFull };
-        Self::new(Standard::Open(stdout), policy)
+        let is_terminal = io::stdout().is_terminal();
+        Self::new(Standard, if is_terminal { FlushPolicy::EachWrite } else { FlushPolicy::WhenFull })
     }
 }
 

@@ -360,7 +360,9 @@ pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::FlagError) {
 /// Writes whole lines to standard error in one call, so that lines of several threads don't mix.
 /// Returns false on failure, which can't be printed but must show in the exit status.
 pub(crate) fn complain(lines: &[u8]) -> bool {
-    !haul_sys::was_closed(haul_sys::Standard::Error) && io::stderr().write_all(lines).is_ok()
+    let is_closed = haul_sys::was_closed(Standard::Error);
+    // Not by `io::stderr`, which takes `EBADF` for success. Its lock keeps long messages apart.
+    !is_closed && haul_sys::write_all_on(io::stderr().lock(), lines).is_ok()
 }
 
 /// Reads a line from standard input; returns true if it begins with a yes. EOF is a no.

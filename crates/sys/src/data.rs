@@ -156,6 +156,16 @@ pub fn make_blocking(file: impl AsFd) -> Result<()> {
 /// Any error from `openat(2)`, `read(2)` or `close(2)`.
 pub fn read_path(path: &CStr, most: usize) -> Result<Vec<u8>> {
     let file = open_path(path, Open::READ.following())?;
+    let bytes = read_rest(&file, most)?;
+    file.close()?;
+    Ok(bytes)
+}
+
+/// Reads from the descriptor's position until EOF, or until at least `most` bytes have been read.
+///
+/// # Errors
+/// Any error from `read(2)`.
+pub fn read_rest(file: impl AsFd, most: usize) -> Result<Vec<u8>> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 16 << 10]);
     while bytes.len() < most {
         match read_on(&file, &mut buffer)? {
@@ -163,7 +173,6 @@ pub fn read_path(path: &CStr, most: usize) -> Result<Vec<u8>> {
             length => bytes.extend_from_slice(&buffer[..length]),
         }
     }
-    file.close()?;
     Ok(bytes)
 }
 

@@ -69,8 +69,8 @@ pub use cached::cached_bytes;
 pub use child::{ChildOutput, Failed, Filter, IsOwn, Leash, Started};
 pub use data::{
     Advice, CacheMode, Seek, advise, advise_range, allocate, copy_range, is_direct, make_blocking, position,
-    punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek, stand_at, stand_at_end,
-    synchronize, truncate, try_read, with_readable, write, write_all, write_all_on, write_on,
+    punch_hole, read, read_all, read_cached, read_on, read_path, read_rest, reflink, seek, stand_at,
+    stand_at_end, synchronize, truncate, try_read, with_readable, write, write_all, write_all_on, write_on,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back};
 pub use directory::DirectoryReader;

@@ -88,8 +88,9 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
     let run_options = &line.shared.run;
     // Dying of a broken pipe would abandon a process group.
     let is_alone = run_options.hosts.clients.is_none() && !crate::cluster::is_under_launcher();
-    // A reader of events may go before the end.
-    if is_alone && run_options.events.is_none() {
+    // A reader of events or of a log may go before the end, and a socket has to be removed at it.
+    let writes_aside = run_options.events.is_some() || run_options.log_file.is_some();
+    if is_alone && !writes_aside && run_options.control.is_none() {
         haul_sys::end_at_broken_pipe();
     }
     call.carry_out(messages, run_options, &Searching { grep, search })
@@ -221,7 +222,7 @@ impl GrepArguments {
             utf8,
             null_data: self.null_data,
         };
-        let (directories, dereference) = self.directories.unwrap_or((Directories::Read, false));
+        let directories = self.directories.unwrap_or(Directories::Read);
         let recurses = directories == Directories::Recurse;
         let both = context(self.context.as_deref())?;
         Ok(GrepOptions {
@@ -250,7 +251,7 @@ impl GrepArguments {
             colors: self.colors(),
             binary: self.binary.unwrap_or(Binary::Report),
             directories,
-            dereference,
+            dereference: self.dereference,
             devices: self.devices(recurses)?,
             files: Vec::new(),
             directories_excluded: self.exclude_dir.iter().map(|glob| rule(glob, false)).collect(),
@@ -300,7 +301,9 @@ impl GrepArguments {
         match self.devices.as_deref().and_then(OsStr::to_str) {
             Some("read") => Ok(Devices::Read),
             Some("skip") => Ok(Devices::Skip),
-            None if self.devices.is_none() => Ok(if recurses { Devices::ReadNamed } else { Devices::Read }),
+            None if self.devices.is_none() => {
+                Ok(if recurses && !self.dereference { Devices::ReadNamed } else { Devices::Read })
+            }
             _ => Err("unknown devices method".to_owned()),
         }
     }

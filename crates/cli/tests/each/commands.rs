@@ -84,6 +84,27 @@ fn a_path_in_a_script_is_one_word_and_is_never_run() {
     }
 }
 
+#[test]
+fn a_path_of_plain_characters_is_a_word_to_the_shell_too() {
+    // Numbers of descriptors, assignments, and a reserved word.
+    let names = ["1", "10", "A=b", "A=B/c", "done"];
+    let scene = Scene::of("mkdir A=B; for name in 1 10 A=b A=B/c done; do echo x >$name; done");
+    for (script, wanted) in [
+        ("printf '%s\n' {}>{}.out; cat {}.out", names),
+        ("{} 2>/dev/null || printf '%s\n' {}", names),
+        ("cd ./{//}; printf '%s\n' {/}>{/}.out; cat {/}.out", ["1", "10", "A=b", "c", "done"]),
+    ] {
+        let words = ["--shell"].into_iter().chain(names).chain(["--", script]);
+        let outcome = scene.each(words).finish().unwrap();
+        let printed = outcome.printed();
+        let mut lines: Vec<_> = printed.lines().collect();
+        lines.sort_unstable();
+        let mut wanted = wanted.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(lines, wanted, "{script}: {}", outcome.errors());
+    }
+}
+
 /// Only in a rank are they its own.
 #[test]
 fn a_command_has_the_settings_for_mpi_that_the_user_has() {

@@ -164,7 +164,7 @@ impl Sweep {
         match self.scene.product {
             Product::Archive => &["a.tar"],
             Product::Manifest => &["SUMS"],
-            Product::Verdicts => &["sums", "standard output"],
+            Product::Verdicts => &["sums", "standard output", "write error"],
             // Standard output, as GNU tar calls it.
             Product::ArchiveStream => &["-"],
             // GNU tar says "Unexpected EOF in archive" and "does not look like a tar archive".
@@ -172,9 +172,9 @@ impl Sweep {
             Product::Extracted(_) => &["a.tar", "archive", "out"],
             Product::Replaced(_) => &["packed"],
             Product::Contents(_) | Product::Blocks(_) => {
-                &["skipping the remaining commands", "standard output"]
+                &["skipping the remaining commands", "standard output", "write error"]
             }
-            _ => &["standard output", "stdout"],
+            _ => &["standard output", "stdout", "write error"],
         }
     }
 

@@ -210,9 +210,9 @@ mod tests {
         let result = words(&["wc", "-l <", "{}"], true, &["it's; rm -rf"]);
         let script = "haul_path1='it'\\''s; rm -rf'; wc -l < \"${haul_path1}\"";
         assert_eq!(result, ["sh", "-c", script]);
-        let batch = words(&["cat {} |", "sort", "-o x{/.}"], true, &["d/a b.c", "d"]);
-        let script = "haul_path1='d/a b.c'; haul_name_stem1='a b'; \
-                      cat \"${haul_path1}\" d | sort -o x\"${haul_name_stem1}\" d";
+        let batch = words(&["cat {} |", "sort", "-o x{/.}"], true, &["d/a b.c", "d/e"]);
+        let script = "haul_path1='d/a b.c'; haul_name_stem1='a b'; haul_name_stem2=e; \
+                      cat \"${haul_path1}\" d/e | sort -o x\"${haul_name_stem1}\" \"${haul_name_stem2}\"";
         assert_eq!(batch, ["sh", "-c", script]);
     }
 }

@@ -1,8 +1,8 @@
 //! The script of `--shell`, with placeholders for paths.
 //!
-//! A path is never part of the script's text, unless it is plain: it is the value of a variable
-//! that the script begins with, and a placeholder stands for the variable. So nothing in a path is
-//! run, wherever the placeholder is. It also has to be one word there:
+//! A path is never part of the script's text, unless it is bare (`is_bare`): it is the value of a
+//! variable that the script begins with, and a placeholder stands for the variable. So nothing in a
+//! path is run, wherever the placeholder is. It also has to be one word there:
 //!
 //! ```text
 //! cat {}      cat "${haul_path1}"
@@ -80,7 +80,7 @@ impl Script {
             let mut words = Vec::with_capacity(paths.len());
             for (path, number) in paths.iter().zip(1..) {
                 let value = place.of(path);
-                if is_plain(&value) {
+                if is_bare(&value) {
                     words.push(value);
                     continue;
                 }
@@ -96,6 +96,12 @@ impl Script {
         }
         [variables, text].concat()
     }
+}
+
+/// True if a value is only ever a word to the shell. Without a slash it may be a reserved word, or
+/// the number of a descriptor (`{}>out`); with `=` it may be an assignment.
+fn is_bare(value: &[u8]) -> bool {
+    is_plain(value) && value.contains(&b'/') && !value.contains(&b'=')
 }
 
 fn name(place: PathPart) -> &'static str {
@@ -314,16 +320,21 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_path_is_text_and_another_a_variable() {
-        assert_eq!(text("cat {} '{}' \"{}\" x{/}", &["d/a.b"]).unwrap(), "cat d/a.b 'd/a.b' \"d/a.b\" xa.b");
+    fn a_bare_path_is_text_and_another_a_variable() {
+        assert_eq!(text("cat {} '{}' x{}", &["d/a.b"]).unwrap(), "cat d/a.b 'd/a.b' xd/a.b");
+        for path in ["1", "done", "a", "A=b", "A=b/c"] {
+            let script = format!("haul_path1={path}; cat \"${{haul_path1}}\"");
+            assert_eq!(text("cat {}", &[path]).unwrap(), script);
+        }
         assert_eq!(
             text("cat {} '{}' \"{/}\"", &["d/a b"]).unwrap(),
             "haul_path1='d/a b'; haul_name1='a b'; \
              cat \"${haul_path1}\" ''\"${haul_path1}\"'' \"${haul_name1}\""
         );
         assert_eq!(
-            text("cat \"x{}y\" '{}' {}", &["a b", "c"]).unwrap(),
-            "haul_path1='a b'; cat \"x${haul_path1}\" \"cy\" ''\"${haul_path1}\"'' 'c' \"${haul_path1}\" c"
+            text("cat \"x{}y\" '{}' {}", &["a b", "d/c"]).unwrap(),
+            "haul_path1='a b'; \
+             cat \"x${haul_path1}\" \"d/cy\" ''\"${haul_path1}\"'' 'd/c' \"${haul_path1}\" d/c"
         );
     }
 

@@ -68,7 +68,7 @@ use exclude::NameRules;
 use large::{BUFFER_BYTES_MAX, LARGE_BYTES, LargeSearch};
 use matcher::{Matcher, Scratch};
 use output::{ResultQueue, SearchResult};
-use page::{Page, Printer};
+use page::{JUDGED_BYTES, Page, Printer};
 use turns::{CompletedOperand, Inputs, Turns};
 
 /// An operand.
@@ -302,6 +302,7 @@ impl Grep {
 
     fn emit_part(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, page: &mut Page) {
         let (out, apart) = (std::mem::take(&mut page.out), std::mem::take(&mut page.apart));
+        page.is_begun = true;
         // Only the end decides if the selected lines count: under `-I` the file may still turn
         // out binary.
         cx.emit(entry, SearchResult { matched: false, hidden: false, more: true, apart, out }.pack());
@@ -324,7 +325,8 @@ impl Grep {
         let hidden = page.hidden && is_reported;
         let result =
             SearchResult { matched: page.count > 0, hidden, more: false, apart: page.apart, out: page.out };
-        if result != SearchResult::default() {
+        // Even an empty one ends what was begun, so that results of other files can follow.
+        if page.is_begun || result != SearchResult::default() {
             cx.emit(entry, result.pack());
         }
     }
@@ -365,13 +367,16 @@ impl Grep {
         is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(entry)
     }
 
-    /// Marks a file with holes as binary: a hole reads as NULs, whatever else the file holds.
-    fn mark_holes(&self, page: &mut Page, source: impl AsFd, stat: &Stat) {
+    /// Marks a file with holes at or after `from` as binary: a hole reads as NULs, whatever else the
+    /// file holds. Moves the descriptor's position.
+    fn mark_holes(&self, page: &mut Page, source: impl AsFd, (stat, from): (&Stat, u64)) {
         let options = self.options();
-        if options.binary == Binary::Text || options.query.null_data || !stat.is_sparse() {
+        // What fits into the first buffer is judged by its NULs.
+        let may_have_some = stat.kind == FileType::Regular && stat.size > JUDGED_BYTES as u64;
+        if options.binary == Binary::Text || options.query.null_data || !may_have_some {
             return;
         }
-        if let Ok(Some(hole)) = seek(source, Seek::Hole, 0)
+        if let Ok(Some(hole)) = seek(source, Seek::Hole, from)
             && hole < stat.size
         {
             self.search.taken_for_binary(page);
@@ -479,7 +484,7 @@ impl Tool for Grep {
             return Start::Done;
         }
         let mut page = self.page(entry, Some(opened.stat));
-        self.mark_holes(&mut page, opened.source, opened.stat);
+        self.mark_holes(&mut page, opened.source, (opened.stat, 0));
         if !is_large {
             let own = Searched(Mutex::new(ContentStream::new(page)));
             return Start::Inspect { own, transfer: Transfer::Blocks(Holes::Read) };

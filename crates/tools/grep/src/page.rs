@@ -17,6 +17,8 @@ pub(super) const JUDGED_BYTES: usize = 96 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) out: Vec<u8>,
+    /// True if a part of the output was emitted.
+    pub(super) is_begun: bool,
     /// Number of selected lines so far.
     pub(super) count: u64,
     /// True if nothing more of the file is needed.
@@ -102,8 +104,10 @@ impl Page {
         };
         let width = match (options.initial_tab, size) {
             (false, _) => 0,
-            // Like GNU grep: one digit more for a file of 9, 99, 999, ... bytes.
-            (true, Some(size)) => size.saturating_add(1).ilog10() as usize + 1,
+            // Like GNU grep: with line numbers, one digit more for a file of 9, 99, 999, ... bytes.
+            (true, Some(size)) => {
+                size.saturating_add(u64::from(options.numbers)).checked_ilog10().unwrap_or(0) as usize + 1
+            }
             // The largest file offset has 19 digits.
             (true, None) => 19,
         };
@@ -451,6 +455,8 @@ impl Printer<'_> {
                 }
             };
             let Some(found) = found.filter(|found| found.start < content.end) else { break };
+            // In Perl patterns, `\K` in a look-behind can start a match before `at`.
+            let found = found.start.max(at)..found.end;
             if found.is_empty() {
                 at = found.start + self.matcher.character(&line.text[found.start..content.end]);
                 continue;

@@ -34,11 +34,19 @@ impl Grep {
         source: impl AsFd,
         status: &Stat,
     ) -> Stopped {
-        let mut stream = ContentStream::new(self.page(entry, Some(status)));
+        let (mut is_ended, mut has_failed) = (false, false);
+        let mut page = self.page(entry, Some(status));
+        if let Ok(begin) = position(&source) {
+            self.mark_holes(&mut page, &source, (status, begin));
+            if let Err(cause) = stand_at(&source, begin) {
+                self.cannot_read(cx, entry, cause);
+                (is_ended, has_failed) = (true, true);
+            }
+        }
+        let mut stream = ContentStream::new(page);
         let mut buffer = vec![0; READ_BYTES];
         let (mut room, mut left) = (READ_BYTES, bytes_left(&source, status));
         let mut seems_empty = status.kind == FileType::Regular && status.size == 0;
-        let (mut is_ended, mut has_failed) = (false, false);
         while !stream.page.done && !self.is_over() && !is_ended && left != Some(0) {
             let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
             match read_on(&source, &mut buffer[..most]) {

@@ -69,8 +69,10 @@ pub(super) struct GrepArguments {
     pub(super) quiet: bool,
     /// The last of `-a`, `-I` and `--binary-files`.
     pub(super) binary: Option<Binary>,
-    /// The last of `-d`, `-r` and `-R`, and whether links are followed.
-    pub(super) directories: Option<(Directories, bool)>,
+    /// The last of `-d`, `-r` and `-R`.
+    pub(super) directories: Option<Directories>,
+    /// `-R`; a later `-r` doesn't undo it.
+    pub(super) dereference: bool,
     pub(super) devices: Option<OsString>,
     /// Flags that select files by name, in order: the last match counts.
     pub(super) choices: Vec<(FileChoice, OsString)>,
@@ -267,7 +269,7 @@ static FILES: &[GrepFlag] = &[
     GrepFlag::gnu(
         "-d --directories",
         Required("ACTION", |line, value| {
-            line.directories = Some((value.choose(DIRECTORIES)?, false));
+            line.directories = Some(value.choose(DIRECTORIES)?);
             Ok(())
         }),
         "treat directories this way: read, recurse or skip",
@@ -279,12 +281,15 @@ static FILES: &[GrepFlag] = &[
     ),
     GrepFlag::gnu(
         "-r --recursive",
-        Plain(|line| line.directories = Some((Directories::Recurse, false))),
+        Plain(|line| line.directories = Some(Directories::Recurse)),
         "search directories recursively",
     ),
     GrepFlag::gnu(
         "-R --dereference-recursive",
-        Plain(|line| line.directories = Some((Directories::Recurse, true))),
+        Plain(|line| {
+            line.directories = Some(Directories::Recurse);
+            line.dereference = true;
+        }),
         "same as -r, and follow all symbolic links",
     ),
     GrepFlag::gnu(
