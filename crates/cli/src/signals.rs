@@ -45,10 +45,15 @@ pub(crate) fn before_end(cleanup: impl FnOnce() + Send + 'static) -> io::Result<
     Ok(SignalGuard(()))
 }
 
+/// Minimum limit of descriptors with which some can be spared for signals.
+const DESCRIPTORS_MIN: usize = 64;
+
 /// Has temporary entries removed before a signal ends the program.
 pub(crate) fn remove_temporary_entries() {
     // If that fails, a signal leaves them, as SIGKILL does: a later run removes them.
-    drop(before_end(haul_flow::remove_temporary_entries));
+    if haul_sys::descriptor_limit() >= DESCRIPTORS_MIN {
+        drop(before_end(haul_flow::remove_temporary_entries));
+    }
 }
 
 /// Ends the program as a signal does.

@@ -195,3 +195,24 @@ fn in_an_append_only_directory_nothing_is_left_without_a_word() {
     assert_eq!(was_left(&errors), 1, "{errors}");
     assert!(errors.contains("cannot remove"), "{errors}");
 }
+
+/// Until a large file has its name, that is free for the backup of another.
+#[test]
+fn a_new_file_never_replaces_the_backup_of_another() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    for (backup, options) in [("f~", "-rb"), ("f.~1~", "-r --backup=numbered"), ("f~", "-rb --atomic")] {
+        for _ in 0..5 {
+            let sandbox = Sandbox::in_memory().unwrap();
+            let make =
+                format!("mkdir s t; head -c 40000000 /dev/zero >s/{backup}; echo new >s/f; echo old >t/f");
+            sandbox.script(&make).unwrap();
+            let run = ours.run().args(options.split(' ')).arg("-j2");
+            let run = run.args([&format!("s/{backup}"), "s/f", "t"]).in_folder(sandbox.path());
+            let outcome = run.finish().unwrap();
+            let found = contents(&sandbox.join("t"));
+            let old = found.values().filter(|content| *content == b"old\n").count();
+            assert_eq!(old, 1, "{options}: {:?} {}", found.keys(), outcome.errors());
+        }
+    }
+}

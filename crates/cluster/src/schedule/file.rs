@@ -393,7 +393,8 @@ mod tests {
                     prop_assert_eq!(range.start, at);
                     prop_assert!(range.end > at);
                     let is_cut = range.end < gap.end;
-                    prop_assert!(!is_cut || range.end % RANGE_UNIT == 0 && range.end % stripe_bytes.max(1) == 0);
+                    let is_whole = |unit: u64| range.end.is_multiple_of(unit);
+                    prop_assert!(!is_cut || is_whole(RANGE_UNIT) && is_whole(stripe_bytes.max(1)));
                     at = range.end;
                 }
                 prop_assert_eq!(at, gap.end);

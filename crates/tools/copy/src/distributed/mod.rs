@@ -49,7 +49,7 @@ mod ranges;
 mod resumed;
 
 /// Each piece of a hash has one writer.
-const _: () = assert!(RANGE_UNIT % PIECE_BYTES == 0);
+const _: () = assert!(RANGE_UNIT.is_multiple_of(PIECE_BYTES));
 
 /// Content of a copy's init message.
 #[derive(Serialize, Deserialize)]

@@ -423,6 +423,8 @@ fn refused(path: &[u8]) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use haul_sys::{Fd, stat_path};
+
     use super::*;
 
     fn resolver(cache: &DirCache, root: &CStr, following: Following) -> Resolver {
@@ -435,7 +437,7 @@ mod tests {
     fn the_root_of_the_file_system_is_not_the_extraction_directory() {
         let (cache, below) = (DirCache::new(8), tempfile::tempdir().unwrap());
         let place = CString::new(below.path().as_os_str().as_encoded_bytes()).unwrap();
-        let identity = |path: &CStr| stat_path(None, path, true).unwrap().identity;
+        let identity = |path: &CStr| stat_path::<&Fd>(None, path, true).unwrap().identity;
         let (here, slash) = (identity(&place), identity(c"/"));
         for (following, path, expected) in [
             (Following::Anywhere, &b"/"[..], slash),
