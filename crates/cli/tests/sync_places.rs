@@ -1,6 +1,6 @@
 //! `haul sync` where a path, the environment or the kernel says less than usual about what SOURCE
-//! and TARGET are: its safety checks work all the same, or it refuses to run. Also what an interrupted
-//! sync leaves, and entries that vanish.
+//! and TARGET are: its safety checks work all the same, or it refuses to run. Also what an
+//! interrupted sync leaves, and entries that vanish.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

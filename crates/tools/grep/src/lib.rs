@@ -367,8 +367,8 @@ impl Grep {
         is_ordered && self.options().show == Show::Nothing && !self.turns.comes_next(entry)
     }
 
-    /// Marks a file with holes at or after `from` as binary: a hole reads as NULs, whatever else the
-    /// file holds. Moves the descriptor's position.
+    /// Marks a file with holes at or after `from` as binary: a hole reads as NULs, whatever else
+    /// the file holds. Moves the descriptor's position.
     fn mark_holes(&self, page: &mut Page, source: impl AsFd, (stat, from): (&Stat, u64)) {
         let options = self.options();
         // What fits into the first buffer is judged by its NULs.
