@@ -202,10 +202,13 @@ fn check_deletion(target: &Path, to: &Path) -> Result<(), Problem> {
 /// a symbolic link.
 fn relative_to(to: &Path, given: &Path) -> PathBuf {
     let (mut whole, mut rest) = (to.to_owned(), given.components().peekable());
-    while rest.next_if(|part| *part == Component::ParentDir).is_some() {
-        whole.pop();
+    while let Some(part) = rest.next_if(|part| matches!(part, Component::CurDir | Component::ParentDir)) {
+        if part == Component::ParentDir {
+            whole.pop();
+        }
     }
-    whole.join(rest.collect::<PathBuf>())
+    whole.extend(rest);
+    whole
 }
 
 /// True if a directory is on a device, or would be if it were made.
