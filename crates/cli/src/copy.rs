@@ -92,9 +92,6 @@ pub(crate) fn copy(messages: Messages, request: &LoweredCopy, processes: Process
         Ok(journal) => journal,
         Err(why) => return refuse(&why),
     };
-    if let Some(journal) = &journal {
-        journal::remark(journal, complain_of);
-    }
     let request = &journal::resumed_request(request, journal.as_deref());
     let copy = CopyTask { journal: journal.clone(), ..CopyTask::of(request) };
     let is_local = run_options.hosts.clients.is_none()
@@ -187,7 +184,9 @@ impl CliTask for CopyTask<'_> {
 impl<'a> CopyTask<'a> {
     /// Copies, and returns 0 or 1.
     fn copied_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
-        let LoweredCopy { operands, options, manifest, .. } = self.request;
+        let LoweredCopy { operands, options, manifest, warnings, .. } = self.request;
+        warnings.iter().for_each(|warning| console.problem(warning.clone()));
+        self.journal.iter().for_each(|journal| journal::remark(journal, console));
         let manifest = manifest.as_ref().map(|request| Manifest::create(request, operands, console));
         let manifest = match manifest.transpose() {
             Ok(manifest) => manifest,

@@ -101,14 +101,14 @@ pub(crate) fn resumed_request(request: &LoweredCopy, journal: Option<&Journal>) 
 }
 
 /// Reports irregularities of a journal that was opened.
-pub(crate) fn remark(journal: &Journal, mut tell: impl FnMut(&str)) {
+pub(crate) fn remark(journal: &Journal, console: &Console) {
     if let Some(error) = journal.not_locked() {
-        tell(&format!(
+        console.remark(&format!(
             "warning: the journal cannot be locked ({error}): make sure that no other run uses it"
         ));
     }
     if journal.cut_off() > 0 {
-        tell(&format!(
+        console.remark(&format!(
             "warning: the last {} bytes of the journal {} were damaged; what they recorded is copied again",
             journal.cut_off(),
             journal.path().display()

@@ -18,7 +18,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     const PROGRAM: &str = "haul sync";
     let messages = Messages::in_locale(PROGRAM);
     match parse(words, &Environment::of_command("sync")) {
-        Ok(CopyCommand::Copy(mut request)) => match prepare(&mut request, &messages) {
+        Ok(CopyCommand::Copy(mut request)) => match prepare(&mut request) {
             Ok(()) => copy::copy(messages, &request, Processes::AsRequested),
             Err(why) => cluster::refuse(ExitCode::FAILURE, || {
                 complain(&messages.problem(&why));
@@ -37,14 +37,9 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
 ///
 /// # Errors
 /// The problem that keeps them from being made equal.
-fn prepare(request: &mut LoweredCopy, messages: &Messages) -> Result<(), Problem> {
-    // Of several ranks, one prints it.
-    let mut warn = |warning: Problem| {
-        if cluster::prints_messages() {
-            complain(&messages.problem(&warning));
-        }
-    };
-    let LoweredCopy { operands, options, run, sync, .. } = request;
+fn prepare(request: &mut LoweredCopy) -> Result<(), Problem> {
+    let LoweredCopy { operands, options, run, sync, warnings, .. } = request;
+    let mut warn = |warning| warnings.push(warning);
     request.deletion = haul_sync::prepare(operands, options, sync, &run.config.selection, &mut warn)?;
     Ok(())
 }

@@ -313,3 +313,16 @@ fn a_log_has_the_messages_with_the_time() {
     assert!(told[1..second].iter().any(|line| line.starts_with("haul cp: ")), "{text}");
     assert!(told[..second].iter().any(|line| line.starts_with("finished: exit status: 1, ")), "{text}");
 }
+
+/// A warning about an option comes up before the run begins.
+#[test]
+fn the_logs_of_a_sync_have_its_first_warnings() {
+    let scene = Scene::of("mkdir s; echo data >s/a");
+    let line = "$HAUL sync --link-dest=../none --log-file=log --events=events s t";
+    let outcome = scene.shell(line);
+    let warning = "haul sync: warning: --link-dest: ";
+    assert!(outcome.succeeded() && outcome.errors().matches(warning).count() == 1, "{}", outcome.errors());
+    assert!(fs::read_to_string(scene.path().join("log")).unwrap().contains(warning));
+    let warned = events(&scene, "events").iter().filter(|event| word(event, "event") == "warning").count();
+    assert_eq!(warned, 1);
+}

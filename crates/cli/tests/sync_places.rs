@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use haul_testkit::strace::record;
+use haul_testkit::strace::{TracedCall, record};
 use haul_testkit::{RunOutcome, Sandbox, TestRun, libc, needs, program, require};
 
 use sync_command::{fail, succeed};
@@ -180,6 +180,30 @@ fn a_sync_in_place_that_failed_is_completed_by_the_next() {
     }
 }
 
+/// With `--ignore-existing` nobody would give it its owner later.
+#[test]
+fn what_a_sync_creates_has_its_attributes_before_its_name() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::tool("strace"));
+    for (make, calls) in
+        [("mkfifo s/new", "mknodat"), ("ln -s x s/new", "symlinkat"), ("echo x >s/new", "openat")]
+    {
+        for options in ["", "--inplace", "--inplace --ignore-existing"] {
+            let sandbox = Sandbox::in_memory().unwrap();
+            sandbox.script(&format!("mkdir s t; {make}")).unwrap();
+            let line = ["sync", "-j1", "--engine=sync"].into_iter().chain(options.split_whitespace());
+            let run = TestRun::new(ours.path()).args(line.chain(["s", "t"])).in_folder(sandbox.path());
+            let (outcome, calls) = record(run, calls, &sandbox.join("log")).unwrap();
+            assert!(outcome.succeeded(), "{make}, {options}: {}", outcome.errors());
+            let has = |call: &TracedCall, text| call.arguments.iter().any(|argument| argument.contains(text));
+            let creates = |call: &&TracedCall| call.name != "openat" || has(call, "O_CREAT");
+            let named = calls.iter().filter(creates).find(|call| has(call, "\"new\""));
+            assert!(named.is_none(), "{make}, {options}: {named:?}");
+            assert!(sandbox.join("t/new").symlink_metadata().is_ok(), "{make}, {options}");
+        }
+    }
+}
+
 #[test]
 fn a_link_that_vanishes_counts_as_vanished() {
     let ours = program!();
@@ -201,6 +225,19 @@ fn the_directory_of_backups_may_be_behind_a_link() {
     sandbox.script("mkdir -p p/real q s t; ln -s ../p/real q/link; echo new >s/f; echo older >t/f").unwrap();
     succeed(&ours, sandbox.path(), "--backup-dir=../q/link/../kept s t");
     sandbox.script("test \"$(cat p/kept/f)\" = older; test ! -e q/kept").unwrap();
+}
+
+/// TARGET doesn't exist yet, so the kernel can't go up from it.
+#[test]
+fn the_earlier_copy_is_found_from_a_target_that_is_missing() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir s; echo x >s/f; cp -a s monday").unwrap();
+    for (target, given) in [("a", "../monday"), ("b", "./../monday"), ("c", "./../././monday/.")] {
+        succeed(&ours, sandbox.path(), &format!("--link-dest={given} s {target}"));
+        sandbox.script(&format!("test monday/f -ef {target}/f")).unwrap();
+    }
 }
 
 #[test]

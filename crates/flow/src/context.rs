@@ -57,7 +57,7 @@ pub struct Context<'r, T: Tool> {
     /// Starts the workers that the driver wants.
     start_workers: &'r dyn Fn(),
     tally: Cell<Tally>,
-    /// Set when the tool has read content while it plans an entry.
+    /// Set when the tool has read content while it plans an entry, or opens its target.
     has_read: Cell<bool>,
     errors: Cell<u64>,
     /// Owner of the entries that the worker is handling.
@@ -332,7 +332,8 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Waits if the run may not read this much yet. A tool calls it for what it reads while it
-    /// plans an entry; how long that takes says nothing about the latency of calls.
+    /// plans an entry or opens its target: how long that takes says nothing about the latency of
+    /// calls.
     pub fn wait_to_read(&self, bytes: u64) {
         self.has_read.set(true);
         self.wait_for(Load { bytes, operations: 1 });

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use haul::flow::{EntryOutcome, EntryReport, OutputLine, Reporter, Standard, Tally};
 use haul::options::{Backup, Update};
-use haul::{CancelToken, Config, CopyKind, DeleteKind, DeletionOptions, Error, Limit, Problem, Selection};
-use haul::{Summary, Sync, SyncKind};
+use haul::{CancelToken, Config, CopyKind, DeleteKind, DeletionOptions, Error, Limit, LimitValues, Limits};
+use haul::{Problem, Selection, Summary, Sync, SyncKind};
 
 /// Two trees: `same` is in both, `new` only in the source, `extra/one` and `two` only in the
 /// target.
@@ -147,6 +147,36 @@ fn what_is_deleted_can_be_kept_and_what_is_the_same_be_linked() {
     assert_eq!(inode(&next.join("same")), inode(&trees.target.join("same")));
     let kinds = linked.problems.iter().map(|problem| SyncKind::of(problem.kind)).collect::<Vec<_>>();
     assert_eq!(kinds, [Some(SyncKind::EarlierMissing)]);
+}
+
+/// What a comparison reads counts for the limits as what a copy moves does.
+#[test]
+fn a_comparison_asks_for_the_bytes_that_it_reads() {
+    const BYTES: usize = 1_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let [source, target] = ["s", "t"].map(|name| folder.path().join(name));
+    for tree in [&source, &target] {
+        fs::create_dir(tree).unwrap();
+        fs::write(tree.join("f"), vec![7; BYTES]).unwrap();
+    }
+    let limits = Limits::from(LimitValues { bytes_per_second: Some(1 << 40), ..LimitValues::default() });
+    limits.depend_on_grants();
+    let config = Config { limits: Some(limits.clone()), ..Config::default() };
+    let sync = Sync::new(&source, &target).by_content().config(config);
+    let mut asked = 0;
+    let summary = std::thread::scope(|threads| {
+        let run = threads.spawn(|| sync.run());
+        while !run.is_finished() {
+            if let Some(load) = limits.ask() {
+                asked += load.bytes;
+                limits.grant(load);
+            }
+            std::thread::yield_now();
+        }
+        run.join().unwrap()
+    });
+    assert_eq!(summary.unwrap().tally.files, 0);
+    assert!(asked >= BYTES as u64, "{asked}");
 }
 
 /// Cancels a token when the first entry is reported.

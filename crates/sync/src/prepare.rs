@@ -207,7 +207,8 @@ fn relative_to(to: &Path, given: &Path) -> PathBuf {
             whole.pop();
         }
     }
-    whole.join(rest.collect::<PathBuf>())
+    whole.extend(rest);
+    whole
 }
 
 /// True if a directory is on a device, or would be if it were made.

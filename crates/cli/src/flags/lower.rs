@@ -11,7 +11,7 @@ use haul_copy::{
 use haul_delete::Limit;
 use haul_digest::Algorithm;
 use haul_digest::manifest::Format;
-use haul_flow::Contents;
+use haul_flow::{Contents, Problem};
 
 use super::cluster::{Interactive, SpdcpLayout};
 use super::values::{self, Words};
@@ -36,6 +36,8 @@ pub(crate) struct LoweredCopy {
     pub(crate) sync: haul_sync::Options,
     /// Deletion from the target after the copy, if requested; set once the operands are checked.
     pub(crate) deletion: Option<haul_delete::Options>,
+    /// Warnings of that check. They are reported when the run has begun, so that its logs have them.
+    pub(crate) warnings: Vec<Problem>,
 }
 
 /// An item of an attribute list.
@@ -434,7 +436,17 @@ impl Typed {
         let (format, algorithm) = (self.manifest_format.unwrap_or_default(), self.hash.unwrap_or_default());
         let manifest = self.manifest.map(|path| ManifestRequest { path, format, algorithm });
         let (resume, rsync_status) = (self.resume, self.rsync_status);
-        Ok(LoweredCopy { operands, options, run, manifest, resume, rsync_status, sync, deletion: None })
+        Ok(LoweredCopy {
+            operands,
+            options,
+            run,
+            manifest,
+            resume,
+            rsync_status,
+            sync,
+            deletion: None,
+            warnings: Vec::new(),
+        })
     }
 
     /// Returns the rules of deletion, if it was requested.

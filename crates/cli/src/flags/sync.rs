@@ -109,7 +109,7 @@ static OWN: &[SyncFlag] = &[
     ),
     SyncFlag::own(
         "--inplace",
-        Plain(|typed| typed.atomic = Some(Atomic::NewFiles)),
+        Plain(|typed| typed.atomic = Some(Atomic::Never)),
         "overwrite existing files in place, instead of writing a new file and renaming it",
     ),
     SyncFlag::own(

@@ -292,7 +292,7 @@ impl<T: Tool> StatedFile<T> {
         let first = block.as_ref().map(|(buffer, length)| &buffer.bytes()[..*length]);
         let opened = OpenSource { source: &self.source, stat: &self.stat, first };
         let open = || cx.open_file(&self.entry, &opened);
-        let has_target = |start: &Start<T::File>| matches!(start, Start::Move { .. });
+        let has_target = |start: &Start<T::File>| !cx.take_has_read() && matches!(start, Start::Move { .. });
         let start = measured(cx.run.limits, Side::Target, open, has_target);
         let mut part = None;
         let (own, target, transfer, inspect, other) = match start {

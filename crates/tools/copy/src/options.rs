@@ -197,7 +197,8 @@ pub enum Sparse {
     Never,
 }
 
-/// The regular files that get their own name only when complete (`--atomic`).
+/// The regular files that get their own name only when complete (`--atomic`). In a sync, all new ones
+/// do, and this is about existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Atomic {
     /// No files: data is written under the target's name (`--no-atomic`).
@@ -205,8 +206,6 @@ pub enum Atomic {
     /// New files of at least 1 MiB: a part of them may pass for the whole, and the name costs
     /// nothing against the data.
     LargeFiles,
-    /// All new files; existing ones are written to (`haul sync --inplace`).
-    NewFiles,
     /// All: an existing file is replaced as a whole or not at all.
     Always,
 }

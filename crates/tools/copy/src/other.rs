@@ -18,7 +18,7 @@ use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
 use super::mend;
 use super::open_target::PreparedTarget;
-use super::options::{Atomic, Make, Preserve};
+use super::options::{Make, Preserve};
 use super::overwritten;
 use super::place::{self, ClearedPlace, CreateResult, Left, TargetPlace};
 use super::regular;
@@ -260,13 +260,14 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<C
     Ok(CreateResult::Whole)
 }
 
-/// Creates an entry where nothing is. With `--atomic` it has its name only when it is complete.
+/// Creates an entry where nothing is. With `--atomic`, and in a sync, it has its name only when it is
+/// complete.
 fn make_new(
     copy: EntryCopy<'_>,
     directory: &Fd,
     make: &dyn Fn(&CStr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    match copy.options.atomic == Atomic::Always && is_plain_name(copy.target_name()) {
+    match copy.options.replaces_whole() && is_plain_name(copy.target_name()) {
         true => links::make_whole(copy, directory, make),
         false => make(copy.target_name()),
     }

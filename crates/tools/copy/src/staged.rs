@@ -129,10 +129,12 @@ pub(super) fn create(
         // Complete when it is created.
         _ if copy.options.attributes_only => false,
         _ if journaled::is_recorded_first(copy, source.stat) => true,
+        // The next sync may be told to skip what exists.
+        _ if copy.options.replaces_whole() => true,
         Atomic::Never => false,
         // Until it had its name, that would be free for the backup of another file.
         Atomic::LargeFiles => source.stat.size >= LARGE_BYTES && !copy.options.existing.backs_up(),
-        Atomic::NewFiles | Atomic::Always => true,
+        Atomic::Always => true,
     };
     if !is_wanted || !is_plain_name(name) {
         return Ok(None);
