@@ -9,6 +9,9 @@ use haul_flow::lock;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+/// Minimum limit of descriptors with which some can be spared for signals.
+const DESCRIPTORS_MIN: usize = 64;
+
 type Cleanup = Box<dyn FnOnce() + Send>;
 
 /// Cleanups to run before a signal ends the program. The list is global because dispositions are:
@@ -44,9 +47,6 @@ pub(crate) fn before_end(cleanup: impl FnOnce() + Send + 'static) -> io::Result<
     ending.cleanups.push(Box::new(cleanup));
     Ok(SignalGuard(()))
 }
-
-/// Minimum limit of descriptors with which some can be spared for signals.
-const DESCRIPTORS_MIN: usize = 64;
 
 /// Has temporary entries removed before a signal ends the program.
 pub(crate) fn remove_temporary_entries() {

@@ -263,6 +263,33 @@ fn nowhere_to_print_harms_no_file_and_is_reported() {
     }
 }
 
+/// Rust's own streams take `EBADF` for success and for EOF.
+#[test]
+fn a_stream_opened_for_the_other_direction_is_an_error() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("echo x >a; echo y >other; echo z >r; mkdir s t; echo kept >t/kept").unwrap();
+    for (line, says) in [
+        ("cp -v a new 1<r", "write error: Bad file descriptor"),
+        ("cp --help 1<r", "write error: Bad file descriptor"),
+        ("sum a 1<r", "write error: Bad file descriptor"),
+        ("grep x a 1<r", "write error: Bad file descriptor"),
+        ("cmp a other 1<r", "write error: Bad file descriptor"),
+        ("cp missing new 2<r", ""),
+        ("grep -f - a 0>out", "Bad file descriptor"),
+        ("sync --exclude-from=- --delete --really s t 0>out", "Bad file descriptor"),
+        ("cp -r --files-from=- s t 0>out", "Bad file descriptor"),
+    ] {
+        let script = format!("exec \"$HAUL\" {line}");
+        let run = TestRun::new(Path::new("/bin/sh")).args(["-c", &script]).env("HAUL", ours.path());
+        let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+        assert!(matches!(outcome.status(), Some(1 | 2)), "{line}: {:?}", outcome.ending);
+        assert!(outcome.errors().contains(says), "{line}: {}", outcome.errors());
+    }
+    assert!(sandbox.join("t/kept").exists());
+}
+
 #[test]
 fn what_nobody_reads_ends_as_with_gnu_cp() {
     require!(CopyProgram::needs_gnu());

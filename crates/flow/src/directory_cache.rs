@@ -436,6 +436,17 @@ mod tests {
     }
 
     #[test]
+    fn directories_dropped_without_a_close_leave_room_for_others() {
+        let root = tempfile::tempdir().unwrap();
+        let path = CString::new(root.path().as_os_str().as_bytes()).unwrap();
+        let cache = DirCache::new(4);
+        let hold = || cache.hold_operand(&path, Open::DIRECTORY, Vec::new()).unwrap();
+        (0..100).for_each(|_| drop(hold()));
+        let held = [hold(), hold(), hold()];
+        assert!(held.iter().all(|held| lock(&held.open).is_some()));
+    }
+
+    #[test]
     fn an_evicted_directory_is_reopened_or_refused() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("d/d/d/d/d/d/d/d")).unwrap();

@@ -293,15 +293,12 @@ impl<J: JobWeight + Send> Local<J> {
 
     /// Lets workers rest, or raises the limit, so that this many work.
     fn set_workers(&self, wanted: usize, present: usize) {
-        match wanted {
-            fewer if fewer < self.working(present) => {
-                self.rest_from(fewer.max(1 + self.blocked.load(Ordering::Relaxed)));
-            }
-            more if more > self.working(present) => {
-                self.rest_from(if more < present { more } else { usize::MAX });
-                self.limit.fetch_max(more, Ordering::Relaxed);
-            }
-            _ => {}
+        let working = self.working(present);
+        if wanted < working {
+            self.rest_from(wanted.max(1 + self.blocked.load(Ordering::Relaxed)));
+        } else if wanted > working {
+            self.rest_from(if wanted < present { wanted } else { usize::MAX });
+            self.limit.fetch_max(wanted, Ordering::Relaxed);
         }
     }
 
@@ -537,6 +534,9 @@ mod tests {
         let begun = |driver: Local<Splitting>| std::iter::successors(Some(0), |_| driver.recruit(0)).count();
         assert_eq!([4, 3, 1].map(|first| begun(Local::growing(first, 64).beginning_with_half())), [2, 2, 1]);
         assert_eq!([4, 3, 1].map(|first| begun(Local::growing(first, 64))), [4, 3, 1]);
+        let blocked = Local::growing(2, 64).beginning_with_half();
+        blocked.start_all();
+        assert_eq!(begun(blocked), 2, "nobody is left beside a blocked worker");
     }
 
     /// Attempts at a race. Miri is a thousand times slower.

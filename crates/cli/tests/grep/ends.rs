@@ -103,3 +103,18 @@ fn large_files_that_wait_when_a_line_was_found_are_settled() {
         }
     }
 }
+
+/// A search that only prints dies of `SIGPIPE` at once, but not one that has more to do.
+#[test]
+fn a_socket_is_removed_and_a_log_never_ends_a_search_when_nobody_reads() {
+    let scene = Scene::of("seq 300000 >large; mkfifo log");
+    let outcome =
+        scene.haul(["--control=socket", "1", "large"], "C").stdout_to_broken_pipe().finish().unwrap();
+    assert_eq!(outcome.ending, RunEnding::Signalled(libc::SIGPIPE), "{}", outcome.errors());
+    assert!(!scene.path().join("socket").exists());
+    let program = haul().display().to_string();
+    let line = format!("(head -c 1 log >first &); {program} grep -c --log-file=log 1 large none-1 none-2");
+    let outcome = scene.run(Path::new("/bin/bash"), ["-c", &line]).env("LC_ALL", "C").finish().unwrap();
+    assert_eq!(outcome.status(), Some(2), "{:?}: {}", outcome.ending, outcome.errors());
+    assert!(outcome.printed().starts_with("large:"), "{}", outcome.printed());
+}

@@ -285,3 +285,18 @@ fn newlines_in_a_line_that_ends_with_nul_are_perls() {
         }
     }
 }
+
+/// PCRE2 refuses `\K` only where it stands in the look-behind itself.
+#[test]
+fn a_match_that_begins_before_its_search_ends() {
+    let scene = Scene::of("echo bbb >b; echo 'b x' >bx");
+    for words in [
+        ["--color=always", "-P", "(?<=(?1))b(?(DEFINE)(\\Kb))", "b"],
+        ["-o", "-P", "(?<=(?1))(?(DEFINE)(\\Kb))", "bx"],
+        ["-o", "-P", "(?<=(?1))b(?(DEFINE)(\\Kb))", "b"],
+    ] {
+        let outcome = scene.haul(words, "C.UTF-8").finish().unwrap();
+        assert!(!outcome.crashed(), "{words:?}: {:?} {}", outcome.ending, outcome.errors());
+        assert!(outcome.stdout.len() < 1000, "{words:?}");
+    }
+}

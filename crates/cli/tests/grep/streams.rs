@@ -214,3 +214,36 @@ fn results_that_wait_do_not_fill_the_memory() {
         assert!(!is_bounded || outcome.peak_bytes < 100 << 20, "{}", outcome.peak_bytes);
     }
 }
+
+#[test]
+fn a_file_that_turns_binary_keeps_no_result_of_another_back() {
+    let scene = Scene::of("mkfifo one two; : >out");
+    let program = format!("{} grep", haul().display());
+    // Each line is waited for before the next is written.
+    let line = "GREP -I --line-buffered abc one two >out &
+        until_there() { until [ \"$(cat out)\" = \"$1\" ]; do sleep 0.01; done; }
+        exec 3>one; echo abc >&3; until_there one:abc; printf '\\0\\n' >&3; exec 3>&-
+        exec 4>two; echo abc >&4; until_there $'one:abc\\ntwo:abc'; exec 4>&-; wait $!";
+    let outcome = shell(&scene, line, &program);
+    assert_eq!(outcome.status(), Some(0), "{:?}: {}", outcome.ending, outcome.errors());
+}
+
+#[test]
+fn holes_of_standard_input_are_nuls_from_where_it_stands() {
+    require!(needs_gnu());
+    let scene = Scene::of(
+        "seq 100000 >s; truncate -s +1M s; truncate -s 1M front; seq 100000 >>front; seq 50000 >plain",
+    );
+    let program = format!("{} grep", haul().display());
+    for line in [
+        "GREP -c 99 <s",
+        "GREP 99 <s | tail -n 1",
+        "GREP -I 99 <s",
+        "(head -c 1048576 >/dev/null; GREP -c 99) <front",
+        "(read x; GREP -I 99 | wc -l) <plain",
+    ] {
+        let (theirs, ours) = (shell(&scene, line, "/usr/bin/grep"), shell(&scene, line, &program));
+        let printed = |outcome: &RunOutcome| (outcome.status(), outcome.printed());
+        assert_eq!(printed(&ours), printed(&theirs), "{line}");
+    }
+}

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use haul_testkit::{everything, needs, require};
 
-use super::{Scene, needs_gnu, verdict};
+use super::{Scene, haul, needs_gnu, verdict};
 
 /// A tree with typical and odd entries.
 const TREE: &str = "mkdir -p t/s/deep t/.hidden; echo 'abc needle' > t/x.c; echo needle > t/s/y.h; echo needle > t/-z; \
@@ -217,4 +217,32 @@ fn real_trees_come_to_the_same_as_gnu_greps_and_ripgreps() {
     let ours = scene.haul(["-rn", "define .*_H", "/usr/include/linux"], "C.UTF-8").finish().unwrap();
     assert_eq!(verdict(&ours, true), verdict(&theirs, true));
     assert!(ours.printed().lines().count() > 100);
+}
+
+#[test]
+fn dereferencing_recursion_reads_fifos_and_cannot_be_undone() {
+    require!(needs_gnu());
+    let scene = Scene::of("mkdir d other; echo needle >other/x; ln -s ../other d/l; mkfifo d/p");
+    for words in ["-R", "-Rr", "-R -d recurse", "-rR", "-R -D skip", "-r"] {
+        let run = |program: &str| {
+            let line =
+                format!("(echo needle >d/p) & {program} {words} needle d | sort; kill $! 2>/dev/null; true");
+            let run = scene.run(Path::new("/bin/bash"), ["-c", &line]).env("LC_ALL", "C");
+            run.finish().unwrap().printed()
+        };
+        assert_eq!(run(&format!("{} grep", haul().display())), run("/usr/bin/grep"), "{words}");
+    }
+}
+
+#[test]
+fn columns_are_as_wide_as_gnu_s_for_each_size() {
+    require!(needs_gnu());
+    let scene = Scene::of(
+        "for size in 1 8 9 10 98 99 100 999; do yes a | tr -d '\\n' | head -c $size | sed 's/a$//' >$size; echo >>$size; done",
+    );
+    for options in ["-T", "-bT", "-nT", "-bnT"] {
+        for size in ["1", "8", "9", "10", "98", "99", "100", "999"] {
+            scene.same(&format!("{options} -e a -e ^$ {size}"), false);
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod escapes;
 mod extended;
 mod formats;
 mod hostile;
+mod processes;
 mod replaced;
 mod semantics;
 

@@ -159,6 +159,30 @@ fn names_that_come_twice_are_made_in_the_archives_order() {
 }
 
 #[test]
+fn a_directory_that_another_member_replaces_gets_no_attributes() {
+    let member = |name: &str| Header::new(name, b'5', 0).mode(b"0000711");
+    // More directories than descriptors, so that none is open at the end.
+    let others = (0..400)
+        .fold(a().member(member("d/"), b""), |archive, number| archive.directory(format!("e{number}/")));
+    for (archive, is_directory) in [
+        (others.clone().file("d", b"x"), false),
+        (others.clone().symlink("d", "x"), false),
+        (others.clone().file("d", b"x").member(member("d/"), b""), true),
+        // A new directory may get the inode number of the one that was removed.
+        (others.file("d", b"x").member(member("other/"), b""), false),
+    ] {
+        let (archive, sandbox) = (archive.end(), Sandbox::on_disk().unwrap());
+        let run = haul().args(["tar", "-xf", "-"]).in_folder(sandbox.path()).open_files(64);
+        let outcome = run.input(&archive).finish().unwrap();
+        assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), ""));
+        assert_eq!(sandbox.join("d").symlink_metadata().unwrap().is_dir(), is_directory);
+        for name in ["d", "other"].map(|name| sandbox.join(name)).iter().filter(|path| path.is_dir()) {
+            assert_eq!(fs::metadata(name).unwrap().mode() & 0o777, 0o711);
+        }
+    }
+}
+
+#[test]
 fn large_files_are_made_in_parts_with_the_same_bytes() {
     require!(needs::tool("tar"));
     let content: Vec<u8> = (0..20_000_000_u32).map(|number| (number / 7 % 251) as u8).collect();
