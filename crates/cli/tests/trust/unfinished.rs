@@ -49,10 +49,13 @@ fn needs_birth_times() -> Option<String> {
     has_none.then(|| "a file system with birth times is needed".to_owned())
 }
 
-/// Starts a run that takes some seconds, and kills it when all `made` are there.
+/// Starts a run that takes some seconds, and kills it when all `made` are there and one has a file:
+/// by then each of them is recorded.
 fn kill_when_made(run: TestRun, made: &[PathBuf]) {
-    let running = run.arg("--bwlimit=2M").start().unwrap();
-    let are_made = wait::until(wait::AFTERMATH_MAX, || made.iter().all(|path| path.exists()));
+    let running = run.arg("--bwlimit=6M").start().unwrap();
+    let has_file = |path: &PathBuf| ["f1", "f2"].iter().any(|name| path.join(name).exists());
+    let is_begun = || made.iter().all(|path| path.exists()) && made.iter().any(has_file);
+    let are_made = wait::until(wait::AFTERMATH_MAX, is_begun);
     running.signal(libc::SIGKILL).unwrap();
     let outcome = running.finish().unwrap();
     assert!(are_made && !outcome.succeeded(), "{made:?}: {}", outcome.errors());
