@@ -36,7 +36,8 @@ pub(crate) struct LoweredCopy {
     pub(crate) sync: haul_sync::Options,
     /// Deletion from the target after the copy, if requested; set once the operands are checked.
     pub(crate) deletion: Option<haul_delete::Options>,
-    /// Warnings of that check. They are reported when the run has begun, so that its logs have them.
+    /// Warnings of that check. They are reported when the run has begun, so that its logs have
+    /// them.
     pub(crate) warnings: Vec<Problem>,
 }
 

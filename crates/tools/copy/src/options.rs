@@ -197,8 +197,8 @@ pub enum Sparse {
     Never,
 }
 
-/// The regular files that get their own name only when complete (`--atomic`). In a sync, all new ones
-/// do, and this is about existing ones.
+/// The regular files that get their own name only when complete (`--atomic`). In a sync, all new
+/// ones do, and this is about existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Atomic {
     /// No files: data is written under the target's name (`--no-atomic`).

@@ -260,8 +260,8 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<C
     Ok(CreateResult::Whole)
 }
 
-/// Creates an entry where nothing is. With `--atomic`, and in a sync, it has its name only when it is
-/// complete.
+/// Creates an entry where nothing is. With `--atomic`, and in a sync, it has its name only when it
+/// is complete.
 fn make_new(
     copy: EntryCopy<'_>,
     directory: &Fd,
