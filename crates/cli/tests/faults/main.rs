@@ -1,6 +1,8 @@
 //! Fault sweep of the copy. It needs a build with the fault hook.
 
 #[cfg(feature = "fault")]
+mod scenes;
+#[cfg(feature = "fault")]
 mod sweep;
 
 /// Reports a skip: without the hook, an empty run must not look like a passed sweep.
