@@ -275,3 +275,27 @@ fn a_fifo_in_a_tree_is_written_at_the_pace_of_its_reader() {
         sandbox.script(&format!("set -e\n{script}")).unwrap();
     }
 }
+
+/// Zeros arrive in pieces of any length, and only whole blocks become holes.
+#[test]
+fn holes_are_made_in_the_copy_of_a_pipe() {
+    let script = "
+        { head -c 1000000 /dev/zero; sleep 0.1; echo middle; head -c 70000 /dev/urandom; sleep 0.1
+          head -c 700001 /dev/zero; } >whole
+        { head -c 1000003 whole; sleep 0.1; tail -c +1000004 whole; } | cp --sparse=always /dev/stdin copy
+        cmp whole copy
+        [ $(stat -c %b copy) -lt 400 ]
+        head -c 3000000 /dev/urandom >longer; cp whole longer
+        cat whole | cp --sparse=always /dev/stdin longer
+        cmp whole longer
+        cat whole | cp --sparse=always /dev/stdin /dev/stdout | cmp - whole
+        cat whole | cp --sparse=never /dev/stdin copy
+        [ $(stat -c %b copy) -gt 3000 ]";
+    for way in WAYS {
+        let sandbox = Sandbox::in_memory().unwrap();
+        let program = program!();
+        let copy = program.is_haul().then_some("cp").into_iter().chain(way).collect::<Vec<_>>().join(" ");
+        let script = script.replace("cp --", &format!("{} {copy} --", program.path().display()));
+        sandbox.script(&format!("set -e -o pipefail\n{script}")).unwrap();
+    }
+}

@@ -222,3 +222,49 @@ fn no_temporary_name_stays_where_files_cannot_be_written() {
         assert!(left.iter().all(|name| !name.as_encoded_bytes().starts_with(b".haul")), "{line}: {left:?}");
     }
 }
+
+/// A file that is up to date isn't opened, whether or not it has other names.
+#[test]
+fn an_unreadable_source_whose_target_stays_is_no_error() {
+    require!(CopyProgram::needs_gnu(), needs::root(), needs::tool("setpriv"));
+    let folder = Sandbox::in_memory().unwrap();
+    let duel = Duel::with_gnu(program!().publish(folder.path()).unwrap()).unwrap();
+    for names in ["true", "ln s/f s/g", "ln s/f s/g; mkdir s/d; ln s/f s/d/h"] {
+        let scene =
+            format!("mkdir s; echo 1 >s/f; {names}; cp -a s t; chmod -R 0 s/* t/*; chmod 700 s/d t/d");
+        for before in ["true", "rm t/f", "rm -f t/g"] {
+            for options in ["-au", "-avu", "-an"] {
+                let script = format!("{scene} 2>/dev/null; {before} 2>/dev/null; cp {options} s/. t");
+                same_as_gnu(&duel, &as_nobody(&script));
+            }
+        }
+    }
+}
+
+#[test]
+fn sync_leaves_unreadable_files_with_several_names_that_have_not_changed() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    let ours = ours.publish(sandbox.path()).unwrap();
+    let scene = "mkdir folder; cd folder; mkdir s; echo 1 >s/f; ln s/f s/g; echo 2 >s/h; chmod 0 s/*
+        cp -a s t; chown -R 65534:65534 .";
+    sandbox.script(scene).unwrap();
+    let sync = || {
+        let run = TestRun::new(ours.path()).args(["sync", "s", "t"]).as_nobody();
+        run.in_folder(&sandbox.join("folder")).finish().unwrap()
+    };
+    let outcome = sync();
+    assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)));
+    // Its names are joined again, which needs no content; and its mode is set.
+    sandbox.script("cd folder/t; rm g; cp -p f g; chown 65534:65534 g; chmod 600 f g").unwrap();
+    let outcome = sync();
+    assert_eq!((outcome.errors().as_str(), outcome.status()), ("", Some(0)));
+    sandbox.script("cd folder/t; [ f -ef g ]; [ \"$(stat -c %a f)\" = 0 ]").unwrap();
+    // What has changed must be read.
+    sandbox.script("cd folder/t; touch -d @5 f").unwrap();
+    let outcome = sync();
+    let errors = outcome.errors();
+    assert_eq!(errors.lines().count(), 2, "{errors}");
+    assert!(errors.lines().all(|line| line.ends_with("for reading: Permission denied")), "{errors}");
+}

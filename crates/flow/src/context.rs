@@ -165,16 +165,19 @@ impl<'r, T: Tool> Context<'r, T> {
     }
 
     /// Reports a failure of an entry, unless the tool does.
-    pub fn report_failure(&self, entry: &Entry<T>, failure: EntryFailure<'_>) {
-        if self.run.tool.failed(self, entry, failure) == Reported::No {
+    pub fn report_failure(&self, entry: &Entry<T>, failure: EntryFailure<'_>) -> Reported {
+        let reported = self.run.tool.failed(self, entry, failure);
+        if reported == Reported::No {
             self.problem(failure.problem(entry.path()));
         }
+        reported
     }
 
-    /// Reports a failure of an entry, and completes it.
+    /// Reports a failure of an entry, and completes it unless the tool keeps it.
     pub(crate) fn give_up(&self, entry: &Entry<T>, failure: EntryFailure<'_>) {
-        self.report_failure(entry, failure);
-        self.complete(entry);
+        if self.report_failure(entry, failure) != Reported::Deferred {
+            self.complete(entry);
+        }
     }
 
     /// Reports that the run waits for room for the target of an entry.

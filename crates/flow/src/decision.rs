@@ -164,6 +164,9 @@ pub enum Reported {
     Yes,
     /// The framework reports the failure.
     No,
+    /// The file could not be opened, but the tool needn't open it. It keeps the entry and completes
+    /// it later.
+    Deferred,
 }
 
 /// An opened directory.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use haul_testkit::mount::{Mount, POWER_TOOL};
 use haul_testkit::random::Rng;
 use haul_testkit::random::{seed, seeded};
-use haul_testkit::{CopyProgram, Facts, Sandbox, compare, libc, needs, note, program, require, strace};
+use haul_testkit::{
+    CopyProgram, Facts, Sandbox, TestRun, compare, libc, needs, note, program, require, strace,
+};
 
 use super::{Contents, build, contents, parts};
 
@@ -157,6 +159,20 @@ fn a_copy_is_flushed_with_few_calls() {
     let (whole, each) = flushes(&["-a", "--fsync=each"]);
     // Each file, four directories and the tree, and the directory that it is in.
     assert_eq!((whole, each), (0, sizes().len() + 6));
+    // Attributes alone are flushed too: of new files, of existing ones, and where they differ.
+    assert_eq!(flushes(&["-a", "--fsync=each", "--attributes-only"]), (0, sizes().len() + 6));
+    let again = |command: &[&str]| {
+        let run = TestRun::new(ours.path()).args(command).args(["-j1", "--fsync=each"]);
+        let run = run.args([&source, &sandbox.join("target")]);
+        let (outcome, calls) = strace::record(run, "fsync", &sandbox.join("log")).unwrap();
+        assert!(outcome.succeeded(), "{command:?}: {}", outcome.errors());
+        calls.iter().filter(|call| !call.failed()).count()
+    };
+    assert!(again(&["cp", "-aT", "--attributes-only"]) >= sizes().len());
+    sandbox.script("find target -type f -exec chmod 600 {} +").unwrap();
+    ours.run().arg("-aT").args([&source, &sandbox.join("target")]).succeed().unwrap();
+    sandbox.script("find target -type f -exec chmod 600 {} +").unwrap();
+    assert!(again(&["sync"]) >= sizes().len());
     // The file, the two directories that --parents makes, the entry of each, and the place of the
     // file.
     let folders = sandbox.join("target");

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_flow::{Context, DirCache, DirHandle, Problem, lock};
-use haul_sys::{Error, Fd, Open};
+use haul_sys::{Error, Fd, FileType, Open, Stat};
 use haul_sys::{
     is_local, magic, open, open_parent, stat, synchronize, synchronize_file_system, with_readable,
 };
@@ -174,6 +174,18 @@ pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>
         copy.copier.journal.iter().for_each(|state| state.journal.flush());
     }
     synchronize(file).map_err(|cause| copy.cx.problem(copy.problem(CopyKind::Syncing, cause))).is_ok()
+}
+
+/// Flushes a target that was not written, only its attributes, if that is due. One that this user
+/// may not open is left to the flush of its directory.
+pub(super) fn flush_attributes(copy: EntryCopy<'_>, directory: &Fd, changed: &Stat) -> Result<(), Problem> {
+    if changed.kind != FileType::Regular || !is_flushed_each(copy.copier, device_of(copy)) {
+        return Ok(());
+    }
+    let Ok(file) = open(directory, copy.target_name(), Open::READ) else { return Ok(()) };
+    let is_it = stat(&file).is_ok_and(|there| there.identity == changed.identity);
+    let flushed = if is_it { synchronize(&file) } else { Ok(()) };
+    flushed.and(file.close()).map_err(|cause| copy.problem(CopyKind::Syncing, cause))
 }
 
 /// Flushes a target directory whose entries are complete, if that is due.

@@ -54,6 +54,7 @@ mod survey;
 mod target;
 mod temporary;
 mod ticket;
+mod unopened;
 mod verify;
 mod waiting;
 mod without_data;
@@ -379,7 +380,7 @@ impl Tool for Copier {
             EntryFailure::OpenDir(cause) | EntryFailure::OpenFile(cause)
                 if entry.kind != EntryType::Directory && !cause.is(Errno::NOENT) =>
             {
-                return regular::not_opened(EntryCopy::new(self, cx, entry));
+                return unopened::not_opened(EntryCopy::new(self, cx, entry));
             }
             _ => return Reported::No,
         };

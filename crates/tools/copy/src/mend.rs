@@ -16,6 +16,7 @@ use haul_sys::{
 use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat_at};
 
 use super::attributes::NewAttributes;
+use super::durable;
 use super::entry_copy::EntryCopy;
 use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, SECURITY_LABEL};
 use super::options::{Preserve, Update};
@@ -204,6 +205,7 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
         if !attributes.give() {
             return Ok(());
         }
+        durable::flush_attributes(copy, directory, &before)?;
         let is_as_before = |now: Stat| {
             let of = |stat: &Stat| (stat.mode, stat.owner, stat.group, stat.modified);
             of(&now) == of(&before)

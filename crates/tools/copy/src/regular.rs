@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Reported, Start, Tally, Transfer};
+use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Start, Tally, Transfer};
 use haul_striping::Bearer;
 use haul_sys::{CacheMode, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{
@@ -80,18 +80,7 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
             return Start::Deferred;
         }
         Ok(PreparedTarget::Left(left)) => {
-            #[cfg(feature = "distributed")]
-            if copy.entry.node.owner.is_some() {
-                super::distributed::note_left(copy);
-            }
-            if left == Left::AsCopy {
-                mend::mend_entry(copy, stat);
-            }
-            if left == Left::AsItIs {
-                links::abandon(copy, link);
-            } else if let Some(file) = link {
-                links::complete(copy, file, None, None);
-            }
+            end_left(copy, stat, left, link);
             return Start::Done;
         }
         Err(problem) => {
@@ -106,6 +95,21 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
         links::abandon(copy, link);
         Start::Done
     })
+}
+
+/// Completes a file whose target stays as it is, apart from its attributes.
+pub(super) fn end_left(copy: EntryCopy<'_>, source: &Stat, left: Left, link: Option<Identity>) {
+    #[cfg(feature = "distributed")]
+    if copy.entry.node.owner.is_some() {
+        super::distributed::note_left(copy);
+    }
+    match (left, link) {
+        (Left::AsItIs, _) => links::abandon(copy, link),
+        (Left::AsCopy, link) => {
+            mend::mend_entry(copy, source);
+            link.iter().for_each(|file| links::complete(copy, *file, None, None));
+        }
+    }
 }
 
 /// Chooses how an open target gets its content; `None` if that failed and was reported.
@@ -554,27 +558,6 @@ fn remove_part(copy: EntryCopy<'_>, own: &CopiedFile) {
     let removed = copy.open_directory().and_then(|directory| remove(directory, copy.target_name()));
     if let Err(cause) = removed {
         copy.cx.problem(copy.problem(CopyKind::CannotRemove, cause));
-    }
-}
-
-/// Called when a source can't be opened. GNU opens it only after checking the target and printing
-/// the `--verbose` line.
-pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
-    let refusal = match copy.stat_source() {
-        Ok(stat) => place::refuses(copy, &stat),
-        // GNU looks at a source before anything else. Below a directory that may be listed but not
-        // searched, that is what fails.
-        Err(cause) => Some(copy.cannot_stat_source(cause)),
-    };
-    match refusal {
-        Some(problem) => {
-            copy.cx.problem(problem);
-            Reported::Yes
-        }
-        None => {
-            copy.print_copied();
-            Reported::No
-        }
     }
 }
 

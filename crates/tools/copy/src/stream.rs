@@ -4,9 +4,11 @@
 //! --copy-contents` does it with special files in a tree. Such a copy waits for its other end as
 //! long as it takes, so it occupies a worker of its own.
 
+use std::ops::Range;
+
 use haul_flow::{FlowKind, Problem};
-use haul_sys::{Errno, Error, Fd, FileRef, FileType, Operation, Stat};
-use haul_sys::{is_local, make_blocking, read_on, reflink, stat, write_on};
+use haul_sys::{CacheMode, Errno, Error, Fd, FileRef, FileType, Operation, Stat};
+use haul_sys::{is_local, make_blocking, read_on, reflink, stat, truncate, write, write_on};
 
 use super::CopyKind;
 use super::attributes::NewAttributes;
@@ -14,8 +16,9 @@ use super::creation_mode;
 use super::debug;
 use super::durable;
 use super::entry_copy::EntryCopy;
+use super::holes;
 use super::open_target::OpenTarget;
-use super::options::{Reflink, Verify};
+use super::options::{Reflink, Sparse, Verify};
 use super::place;
 use super::source_xattrs;
 use super::staged;
@@ -90,32 +93,71 @@ fn pump(
     verification: Option<&Verification>,
 ) -> Result<u64, (FlowKind, Error)> {
     let (mut buffer, mut offset) = (vec![0; BLOCK_BYTES], 0);
+    let failed = |cause| (FlowKind::ErrorWriting, cause);
+    let is_file = stat(target).is_ok_and(|stat| stat.kind == FileType::Regular);
     // A device never gets more room. Other file systems may report that earlier bytes are lost.
-    let is_file = || stat(target).is_ok_and(|stat| stat.kind == FileType::Regular);
-    let may_wait = copy.copier.room.is_some() && is_file() && is_local(target).unwrap_or(false);
+    let may_wait = copy.copier.room.is_some() && is_file && is_local(target).unwrap_or(false);
+    let has_offsets = || write(target, 0, &[], CacheMode::Keep).is_ok();
+    let leaves_holes = copy.options.sparse == Sparse::Always && is_file && has_offsets();
     loop {
-        let read = waiting(source, || read_on(source, &mut buffer));
+        let read = match leaves_holes {
+            // Only whole blocks make holes.
+            true => read_whole(source, &mut buffer),
+            false => waiting(source, || read_on(source, &mut buffer)),
+        };
         let length = read.map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
+            if leaves_holes {
+                truncate(target, offset).map_err(failed)?;
+            }
             return Ok(offset);
         }
-        verification.into_iter().for_each(|verification| verification.add(offset, &buffer[..length]));
-        offset += length as u64;
-        let mut rest = &buffer[..length];
-        while !rest.is_empty() {
-            let failed = |cause| (FlowKind::ErrorWriting, cause);
-            let written = waiting(target, || match may_wait {
-                true => copy.with_room(|| write_on(target, rest)),
-                false => write_on(target, rest),
-            });
-            let written = written.map_err(failed)?;
-            if written == 0 {
-                return Err(failed(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)));
+        let bytes = &buffer[..length];
+        verification.into_iter().for_each(|verification| verification.add(offset, bytes));
+        let write_range = |range: Range<usize>| {
+            let mut at = range.start;
+            while at < range.end {
+                let rest = &bytes[at..range.end];
+                let write_rest = || match leaves_holes {
+                    true => write(target, offset + at as u64, rest, CacheMode::Keep),
+                    false => write_on(target, rest),
+                };
+                let written = waiting(target, || match may_wait {
+                    true => copy.with_room(write_rest),
+                    false => write_rest(),
+                });
+                at += written.and_then(written_some)?;
             }
-            rest = &rest[written..];
-        }
+            Ok(())
+        };
+        let written = match leaves_holes {
+            true => holes::data_in(bytes).into_iter().try_for_each(write_range),
+            false => write_range(0..length),
+        };
+        written.map_err(failed)?;
+        offset += length as u64;
         copy.cx.moved(length as u64);
     }
+}
+
+/// Refuses a write of 0 bytes, which would be repeated forever.
+fn written_some(written: usize) -> Result<usize, Error> {
+    match written {
+        0 => Err(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)),
+        _ => Ok(written),
+    }
+}
+
+/// Reads until the buffer is full, or to EOF. Returns the number of bytes.
+fn read_whole(source: &Fd, buffer: &mut [u8]) -> Result<usize, Error> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match waiting(source, || read_on(source, &mut buffer[length..]))? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(length)
 }
 
 /// Moves data, and waits for it if need be. A FIFO in a tree was opened with `O_NONBLOCK`, lest the

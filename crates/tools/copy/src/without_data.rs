@@ -12,6 +12,7 @@ use haul_sys::{Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, interpos
 use super::Copier;
 use super::attributes::NewAttributes;
 use super::creation_mode::{self, CreationMode};
+use super::durable;
 use super::entry_copy::EntryCopy;
 use super::layouts::Original;
 use super::open_target::{OpenTarget, PreparedTarget};
@@ -57,6 +58,7 @@ pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result
 fn make_at_once(copy: EntryCopy<'_>, source: &Stat) -> Option<CreateResult> {
     let keeps = copy.options.preserve.difference(Preserve::LINKS);
     if !keeps.is_empty()
+        || durable::is_flushed(copy.copier)
         || interposer().is_some()
         || copy.options.reads_xattrs()
         || creation_mode::plain_file_mode(copy.copier, source, None).is_some()
@@ -90,7 +92,10 @@ fn make_by_opening(
     };
     let OpenTarget { file, before, backup, creation_mode, .. } = target;
     let object = FileRef::Open(&file);
-    let made = finish_without_data(copy, source, (object, before.as_ref(), creation_mode, xattrs));
+    let mut made = finish_without_data(copy, source, (object, before.as_ref(), creation_mode, xattrs));
+    if !durable::flush_file(copy, &file, None) {
+        made = CreateResult::Broken;
+    }
     let closed = file.close();
     if closed.is_err() || !matches!(made, CreateResult::Whole) {
         place::put_back(copy, backup.as_deref());

@@ -55,6 +55,8 @@ haul_flow::kinds! {
         EmptyArchive = "Cowardly refusing to create an empty archive",
         /// The archive would be written to a terminal.
         Terminal = "Refusing to write archive contents to terminal (missing -f option?)",
+        /// The archive would be read from the terminal.
+        TerminalInput = "Refusing to read archive contents from terminal (missing -f option?)",
 
         // Reading archives.
         /// The first block is not a header.

@@ -10,6 +10,7 @@ mod values;
 mod words;
 
 use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -346,6 +347,10 @@ impl Archiving {
         match self.options.operation {
             Operation::Create if standard && stdout_is_terminal() => {
                 report.problem(Problem::new(TarKind::Terminal));
+                TROUBLE
+            }
+            Operation::Extract | Operation::List if standard && io::stdin().is_terminal() => {
+                report.problem(Problem::new(TarKind::TerminalInput));
                 TROUBLE
             }
             Operation::Create => haul_tar::create(executor, &self.options, config, report),
