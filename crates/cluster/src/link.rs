@@ -15,18 +15,22 @@
 //! has read, and at most a window of bytes is in flight.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::LinkClosed;
-use crate::wire::{pack, unpack};
 use haul_flow::lock;
+use haul_sys::{Errno, write_all_within};
+
+use crate::error::LinkClosed;
+use crate::standstill::Deadline;
+use crate::wire::{pack, unpack};
 
 /// First bytes of a frame.
 const MARK: [u8; 8] = *b"\xffhaul\x00\xfe\x01";
@@ -59,20 +63,21 @@ pub struct Link<S, R> {
 
 impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S, R> {
     /// Creates the launch process's end over the pipes to rank 0. `window` limits the bytes in
-    /// flight, for launchers that need it.
+    /// flight, for launchers that need it. Sending fails if the peer takes nothing for `silence`.
     ///
     /// # Errors
     /// If a thread can't be created.
     pub fn to_rank(
         input: impl Read + Send + 'static,
-        output: impl Write + Send + 'static,
+        output: impl AsFd + Send + 'static,
         window: Option<usize>,
+        silence: Duration,
     ) -> io::Result<Self> {
         let progress = Arc::new(ReadProgress::default());
         let acknowledged = Arc::clone(&progress);
         let receiver = spawn(input, move |count| acknowledged.note(count))?;
-        let mut paced = Paced { output, progress, sent: 0, window };
-        let post = move |message: S| paced.write(&frame(MESSAGE, &pack(&message))?);
+        let mut paced = Paced { output, progress, sent: 0, window, silence };
+        let post = move |message: S| paced.write_all(&frame(MESSAGE, &pack(&message))?);
         Ok(Self { post: Box::new(post), receiver })
     }
 
@@ -103,7 +108,7 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
     /// Sends a message.
     ///
     /// # Errors
-    /// If the peer is gone.
+    /// If the peer is gone, or takes nothing.
     pub fn send(&mut self, message: S) -> io::Result<()> {
         (self.post)(message)
     }
@@ -132,7 +137,7 @@ impl<S> Outgoing<S> {
     /// Sends a message.
     ///
     /// # Errors
-    /// If the peer is gone.
+    /// If the peer is gone, or takes nothing.
     pub fn send(&mut self, message: S) -> io::Result<()> {
         (self.post)(message)
     }
@@ -169,6 +174,12 @@ pub fn inside<A: Send + 'static, B: Send + 'static>() -> (Link<A, B>, Link<B, A>
 const MESSAGE: u8 = 0;
 const READ_SO_FAR: u8 = 1;
 
+/// Bytes written at a time: `PIPE_BUF`, as `write_all_within` demands.
+const PIECE_MAX: usize = 4096;
+
+/// Interval between looks at the time while the peer takes nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Rank 0 acknowledges at least this many bytes at a time.
 const ACKNOWLEDGED_EVERY: u64 = 2 << 10;
 
@@ -187,39 +198,56 @@ impl ReadProgress {
         self.changed.notify_all();
     }
 
-    /// Waits until at most `unread` of `sent` bytes are unread.
-    fn wait(&self, sent: u64, unread: u64) -> io::Result<()> {
+    /// Waits until at most `unread` of `sent` bytes are unread, but no longer than `silence`.
+    fn wait(&self, sent: u64, unread: u64, silence: Duration) -> io::Result<()> {
+        let mut deadline = Deadline::new(Instant::now(), silence);
         let mut read = lock(&self.read);
         while sent > read.0 + unread {
             if read.1 {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            read = self.changed.wait(read).unwrap_or_else(PoisonError::into_inner);
+            if deadline.has_passed(Instant::now()) {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let waited = self.changed.wait_timeout(read, LOOK_EVERY.min(silence));
+            read = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }
 }
 
-/// A stream written no faster than the peer reads.
+/// A pipe written no faster than the peer reads.
 struct Paced<W> {
     output: W,
     progress: Arc<ReadProgress>,
     sent: u64,
     window: Option<usize>,
+    silence: Duration,
 }
 
-impl<W: Write> Paced<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+impl<W: AsFd> Paced<W> {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         // A piece larger than the window would wait forever: it counts as in flight itself.
-        let piece = self.window.map_or(bytes.len(), |window| (window / 4).max(1));
-        for piece in bytes.chunks(piece.max(1)) {
+        let piece = self.window.map_or(PIECE_MAX, |window| (window / 4).clamp(1, PIECE_MAX));
+        for piece in bytes.chunks(piece) {
             self.sent += piece.len() as u64;
             if let Some(window) = self.window {
-                self.progress.wait(self.sent, window as u64)?;
+                self.progress.wait(self.sent, window as u64, self.silence)?;
             }
-            self.output.write_all(piece)?;
+            self.write_piece(piece)?;
         }
-        self.output.flush()
+        Ok(())
+    }
+
+    fn write_piece(&self, piece: &[u8]) -> io::Result<()> {
+        let mut deadline = Deadline::new(Instant::now(), self.silence);
+        loop {
+            // All of the piece or nothing: so much is written at once (pipe(7)).
+            match write_all_within(&self.output, piece, LOOK_EVERY.min(self.silence)) {
+                Err(cause) if cause.is(Errno::TIMEDOUT) && !deadline.has_passed(Instant::now()) => {}
+                outcome => return outcome.map_err(|cause| cause.errno().into()),
+            }
+        }
     }
 }
 
@@ -359,26 +387,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    struct Watched<S> {
-        inner: S,
-        seen: Box<dyn FnMut(usize) + Send>,
-    }
+    const WINDOW: usize = 4096;
 
-    impl<S: Read> Read for Watched<S> {
+    /// Asserts that no more than the window is in the pipe.
+    struct Watched(io::PipeReader);
+
+    impl Read for Watched {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let read = self.inner.read(buffer)?;
-            (self.seen)(read);
-            Ok(read)
-        }
-    }
-
-    impl<S: Write> Write for Watched<S> {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            (self.seen)(bytes.len());
-            self.inner.write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            self.inner.flush()
+            let unread = rustix::io::ioctl_fionread(&self.0)?;
+            assert!(unread <= WINDOW as u64, "{unread} bytes are on their way");
+            self.0.read(buffer)
         }
     }
 
@@ -419,15 +437,8 @@ mod tests {
         fn a_window_is_never_exceeded(lengths in proptest::collection::vec(0usize..9000, 1..20)) {
             let (launch_reads, rank_writes) = io::pipe().unwrap();
             let (rank_reads, launch_writes) = io::pipe().unwrap();
-            let watched = Arc::new(Mutex::new((0usize, 0usize)));
-            let (on_write, on_read) = (Arc::clone(&watched), Arc::clone(&watched));
-            let launch_writes = Watched { inner: launch_writes, seen: Box::new(move |bytes| {
-                let mut seen = on_write.lock().unwrap();
-                seen.0 += bytes;
-                assert!(seen.0 - seen.1 <= 4096 + 2048, "{} bytes are on their way", seen.0 - seen.1);
-            }) };
-            let rank_reads = Watched { inner: rank_reads, seen: Box::new(move |bytes| on_read.lock().unwrap().1 += bytes) };
-            let mut launch = Link::<Vec<u8>, Vec<u8>>::to_rank(launch_reads, launch_writes, Some(4096)).unwrap();
+            let rank_reads = Watched(rank_reads);
+            let mut launch = Link::<Vec<u8>, Vec<u8>>::to_rank(launch_reads, launch_writes, Some(WINDOW), Duration::from_secs(60)).unwrap();
             let rank = Link::<Vec<u8>, Vec<u8>>::to_launch(rank_reads, rank_writes).unwrap();
             let (_outgoing, incoming) = rank.split();
             for length in &lengths {
@@ -447,6 +458,18 @@ mod tests {
             bytes[at] ^= 1 << bit;
             let taken = receiver(bytes).into_iter().any(|arrival| matches!(arrival, Arrival::Message(_)));
             prop_assert!(!taken);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_does_not_block_the_sender_for_good() {
+        for window in [None, Some(WINDOW)] {
+            let (reads, _kept) = io::pipe().unwrap();
+            let (_unread, writes) = io::pipe().unwrap();
+            let silence = Duration::from_millis(50);
+            let mut launch = Link::<Vec<u8>, Vec<u8>>::to_rank(reads, writes, window, silence).unwrap();
+            let failed = launch.send(vec![3; 4 << 20]).unwrap_err();
+            assert_eq!(failed.kind(), ErrorKind::TimedOut, "{window:?}");
         }
     }
 

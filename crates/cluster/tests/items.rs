@@ -469,7 +469,7 @@ struct LostOnce {
 }
 
 impl Launcher for LostOnce {
-    fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
+    fn start(&self, _: &[HostRanks], _: Duration) -> Result<Started, JobError> {
         let (launch, master) = inside();
         let lost = self.lost.lock().unwrap().take();
         // A rank on another host may have a lease from then.

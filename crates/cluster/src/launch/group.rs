@@ -175,7 +175,7 @@ impl ProcessGroup {
         // Before the ranks start: each looks for them first.
         let tokens = Tokens::leave(spec, &self.tokens, run, number);
         let places = lock(&self.places).clone();
-        let Started { mut link, job } = self.launcher.start(&places)?;
+        let Started { mut link, job } = self.launcher.start(&places, self.options.silence)?;
         let init_message = self.init_message(spec, number, tokens.left())?;
         let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
         let (mut outgoing, incoming) = link.split();
@@ -584,7 +584,7 @@ mod tests {
     struct Never;
 
     impl Launcher for Never {
-        fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
+        fn start(&self, _: &[HostRanks], _: Duration) -> Result<Started, JobError> {
             Err(JobError::Ended)
         }
     }

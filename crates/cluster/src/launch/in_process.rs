@@ -2,6 +2,7 @@
 //! `mpirun -n N haul cp …`.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use super::attempt_hosts::HostRanks;
 use super::launcher::{Launcher, Started};
@@ -25,7 +26,7 @@ impl InProcess {
 }
 
 impl Launcher for InProcess {
-    fn start(&self, _: &[HostRanks]) -> Result<Started, JobError> {
+    fn start(&self, _: &[HostRanks], _: Duration) -> Result<Started, JobError> {
         let link = lock(&self.link).take();
         Ok(Started { link: link.ok_or(JobError::Ended)?, job: None })
     }

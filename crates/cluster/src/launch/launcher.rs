@@ -9,6 +9,8 @@
 //! A batch system ([`crate::batch`]) runs the whole command line on its hosts, and there an
 //! [`MpiLauncher`](super::MpiLauncher) starts the processes.
 
+use std::time::Duration;
+
 use super::attempt_hosts::HostRanks;
 use super::job::LoggedJob;
 use crate::error::JobError;
@@ -17,11 +19,12 @@ use crate::wire::{ToLaunch, ToMaster};
 
 /// Starts the processes of a job.
 pub trait Launcher: Sync {
-    /// Starts them on the given hosts; if there are none, the launcher chooses.
+    /// Starts them on the given hosts; if there are none, the launcher chooses. Sending to them
+    /// fails if they take nothing for `silence`.
     ///
     /// # Errors
     /// If they can't be started.
-    fn start(&self, places: &[HostRanks]) -> Result<Started, JobError>;
+    fn start(&self, places: &[HostRanks], silence: Duration) -> Result<Started, JobError>;
 
     /// True if specific hosts can be left out.
     fn chooses_hosts(&self) -> bool {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::attempt_hosts::HostRanks;
 use super::command::{LaunchRefusal, StartLine, Surroundings, Wanted, start_line};
@@ -63,7 +64,7 @@ impl MpiLauncher {
 }
 
 impl Launcher for MpiLauncher {
-    fn start(&self, places: &[HostRanks]) -> Result<Started, JobError> {
+    fn start(&self, places: &[HostRanks], silence: Duration) -> Result<Started, JobError> {
         let chosen =
             if places.is_empty() { None } else { Some(self.line_on(places).map_err(JobError::Launcher)?) };
         let line = chosen.as_ref().unwrap_or(&self.line);
@@ -75,7 +76,7 @@ impl Launcher for MpiLauncher {
         let Some((to_rank, from_rank)) = job.take_pipes() else {
             return Err(cannot(io::ErrorKind::BrokenPipe.into()));
         };
-        let link = Link::to_rank(from_rank, to_rank, line.stdin_window).map_err(cannot)?;
+        let link = Link::to_rank(from_rank, to_rank, line.stdin_window, silence).map_err(cannot)?;
         Ok(Started { link, job: Some(job) })
     }
 
