@@ -28,7 +28,7 @@
 //! system keeps owners and times (tests: the races on targets, and those below).
 
 use std::ffi::CStr;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_sys::{
@@ -67,10 +67,12 @@ impl Creation {
     /// exists already is older.
     #[must_use]
     pub fn begin(asked: Special, is_shared: bool) -> Self {
-        static TICKED: Once = Once::new();
-        if is_shared {
-            // Once per process: what is older than the first entry is older than all of them.
-            TICKED.call_once(await_tick);
+        // No lock, which would stay locked in a process that was forked meanwhile.
+        static HAS_WAITED: AtomicBool = AtomicBool::new(false);
+        // Once per process: what is older than the first entry is older than all of them.
+        if is_shared && !HAS_WAITED.load(Ordering::Relaxed) {
+            await_tick();
+            HAS_WAITED.store(true, Ordering::Relaxed);
         }
         Self { began: clock(), asked }
     }

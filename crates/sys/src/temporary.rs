@@ -3,10 +3,10 @@
 //! A name identifies the process that uses it: host, pid namespace, pid and start time. So any
 //! later process on that host can check whether the owner is still running.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
@@ -19,22 +19,48 @@ pub const TEMPORARY_PREFIX: &str = ".haul-";
 /// processes and hosts, because the entry is eventually removed by name.
 #[must_use]
 pub fn temporary_name() -> CString {
-    static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
-    temporary_name_of_run(*RANDOM)
+    let process = Process::current();
+    name_of(process.random, process)
 }
 
 /// Like [`temporary_name`], with the number of a run: [`run_of`] returns it, on any host.
 #[must_use]
 pub fn temporary_name_of_run(run: u64) -> CString {
-    static PROCESS: LazyLock<(u32, u64)> = LazyLock::new(|| {
-        let id = std::process::id();
-        (id, life_of(id).map_or(0, |life| life.started))
-    });
+    name_of(run, Process::current())
+}
+
+fn name_of(run: u64, Process { host, id, started, .. }: Process) -> CString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let (id, started) = *PROCESS;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{TEMPORARY_PREFIX}{:016x}-{run:016x}-{id}-{started}-{number}", host());
+    let name = format!("{TEMPORARY_PREFIX}{host:016x}-{run:016x}-{id}-{started}-{number}");
     CString::new(name).unwrap_or_default()
+}
+
+/// This process, as its names identify it.
+#[derive(Clone, Copy)]
+struct Process {
+    host: u64,
+    id: u32,
+    /// When it started, in ticks since boot.
+    started: u64,
+    random: u64,
+}
+
+impl Process {
+    /// Looked up once for each thread, and again after a `fork`. A lock for all threads might be
+    /// held by another thread at that time, and never be released in the child.
+    fn current() -> Self {
+        thread_local! {
+            static KNOWN: Cell<Option<Process>> = const { Cell::new(None) };
+        }
+        let id = std::process::id();
+        KNOWN.get().filter(|known| known.id == id).unwrap_or_else(|| {
+            let started = life_of(id).map_or(0, |life| life.started);
+            let process = Self { host: host(), id, started, random: RandomState::new().hash_one(id) };
+            KNOWN.set(Some(process));
+            process
+        })
+    }
 }
 
 /// The parts of a temporary name.
@@ -70,7 +96,7 @@ pub fn is_left_behind(name: &CStr) -> bool {
     let Some(Parts { host: owner_host, process, started, .. }) = Parts::of(name) else { return false };
     // Without /proc nothing is known about any process, not even this one.
     let is_known = life_of(std::process::id()).is_some();
-    owner_host == host() && is_known && started > 0 && !is_running(process, started)
+    owner_host == Process::current().host && is_known && started > 0 && !is_running(process, started)
 }
 
 fn is_running(process: u32, started: u64) -> bool {
@@ -87,14 +113,11 @@ fn is_running(process: u32, started: u64) -> bool {
 /// Identifies this host and its pid namespace: the same pid in another container is another
 /// process.
 fn host() -> u64 {
-    static HOST: LazyLock<u64> = LazyLock::new(|| {
-        let read = |path| fs::read(path).unwrap_or_default();
-        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        let mut hasher = DefaultHasher::new();
-        (read("/etc/machine-id"), read("/proc/sys/kernel/hostname"), namespace).hash(&mut hasher);
-        hasher.finish()
-    });
-    *HOST
+    let read = |path| fs::read(path).unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    (read("/etc/machine-id"), read("/proc/sys/kernel/hostname"), namespace).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Data about a process from `/proc`.
@@ -151,6 +174,31 @@ mod tests {
         ] {
             assert!(!is_left(&not_ours), "{not_ours}");
         }
+    }
+
+    /// Its parent may end first, and its names must not count as left behind then.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no fork")]
+    fn a_forked_process_has_names_of_its_own() {
+        let own = temporary_name();
+        let (mut reads, mut writes) = std::io::pipe().unwrap();
+        // SAFETY: the child only makes a name, writes it, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let name = temporary_name();
+            std::io::Write::write_all(&mut writes, name.to_bytes()).unwrap_or_default();
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) };
+        }
+        drop(writes);
+        let mut name = Vec::new();
+        std::io::Read::read_to_end(&mut reads, &mut name).unwrap();
+        // SAFETY: passes a number, and no place for the status.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        let [own, of_child] = [own, CString::new(name).unwrap()].map(|name| Parts::of(&name).unwrap());
+        assert_eq!(of_child.process, u32::try_from(child).unwrap());
+        assert_eq!(of_child.host, own.host);
+        assert_ne!(of_child.run, own.run);
     }
 
     /// A killed process whose parent hasn't waited for it holds nothing any more.
