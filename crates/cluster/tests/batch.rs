@@ -128,14 +128,14 @@ fn what_a_command_leaves_for_a_later_one_is_kept() {
     require!(slurm::needed());
     let slurm = Slurm::start(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let wanted = in_slurm(
-        &slurm,
-        folder.path(),
-        "echo half >\"$HAUL_SPOOL/journal\"; : >\"$HAUL_SPOOL/unfinished\"; exit 1",
-    );
-    let outcome = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap();
-    let BatchOutcome::GivenUp { status: 1, job_directory, .. } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(fs::read_to_string(job_directory.join("journal")).unwrap(), "half\n");
+    let half = "echo half >\"$HAUL_SPOOL/journal\"";
+    for (end, expected) in [(": >\"$HAUL_SPOOL/unfinished\"; exit 1", 1), ("kill -9 $$", 128 + 9)] {
+        let wanted = in_slurm(&slurm, folder.path(), &format!("{half}; {end}"));
+        let outcome = run(&wanted, &Signals::none(), &mut RecordedEvents::reacting(|_| ())).unwrap();
+        let BatchOutcome::GivenUp { status, job_directory, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(status, expected);
+        assert_eq!(fs::read_to_string(job_directory.join("journal")).unwrap(), "half\n");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::process::Command;
 
 use clap::Parser;
 
-use crate::install::{InstallLayout, lay_out, names_in, put};
+use crate::install::{InstallLayout, create_readable, lay_out, names_in, put};
 use crate::setup::target_folder;
 use crate::steps::{StepFailure, cargo, output_of, run, say, workspace};
 
@@ -204,7 +204,7 @@ impl Dist {
         if stage.exists() {
             fs_err::remove_dir_all(&stage)?;
         }
-        fs_err::create_dir_all(&stage)?;
+        create_readable(&stage)?;
         Ok(stage)
     }
 

@@ -193,13 +193,25 @@ fn is_linked(root: &Path, name: &str) -> Result<bool, StepFailure> {
 /// Writes a file under a temporary name and renames it: a running program can't be overwritten.
 pub(crate) fn put(bytes: &[u8], path: &Path, mode: u32) -> Result<(), StepFailure> {
     if let Some(folder) = path.parent() {
-        fs_err::create_dir_all(folder)?;
+        create_readable(folder)?;
     }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     fs_err::write(&temporary, bytes)?;
     fs_err::set_permissions(&temporary, Permissions::from_mode(mode))?;
     Ok(fs_err::rename(&temporary, path)?)
+}
+
+/// Creates a directory and those above it that are missing, for all users whatever the umask is.
+pub(crate) fn create_readable(folder: &Path) -> Result<(), StepFailure> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        create_readable(above)?;
+    }
+    fs_err::create_dir(folder)?;
+    Ok(fs_err::set_permissions(folder, Permissions::from_mode(0o755))?)
 }
 
 /// Returns the names in a directory, sorted.

@@ -33,7 +33,7 @@ const LAG: Duration = Duration::from_secs(5);
 /// Maximum time for a cancelled job to be gone.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(120);
 /// A status above this means that a signal ended the command, usually the batch system's.
-const SIGNALLED: i32 = 128;
+pub(super) const SIGNALLED: i32 = 128;
 /// Maximum bytes passed on at a time.
 const PIECE: u64 = 64 << 10;
 

@@ -326,7 +326,10 @@ pub fn run(
     listener.event(BatchEvent::Submitted(job.clone()));
     let outcome = follow::follow(order, &job, &job_directory, signals, listener)?;
     match outcome {
-        BatchOutcome::Finished(status) if job_directory.is_kept() => {
+        // A command that was killed had no time to mark what it left.
+        BatchOutcome::Finished(status)
+            if job_directory.is_kept() || status > follow::SIGNALLED && job_directory.journal().exists() =>
+        {
             Ok(BatchOutcome::GivenUp { job, status, job_directory: job_directory.folder().to_owned() })
         }
         // A job that may still run writes to the job directory.
