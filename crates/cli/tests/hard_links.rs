@@ -192,23 +192,54 @@ fn links_in_source_and_target_lead_to_what_gnu_cp_makes_of_them() {
     }
 }
 
+/// Options with which many files are in flight at the same time.
+const IN_FLIGHT: [&[&str]; 5] = [
+    &["-r", "-j1", "--engine=io-uring", "--direct"],
+    &["-r", "-j4", "--engine=io-uring", "--direct", "--block-size=64K"],
+    &["-r", "-j8"],
+    &["-r", "-j8", "--engine=sync", "--reflink=never"],
+    &["-rL", "--preserve=all", "-j8", "--direct"],
+];
+
 #[test]
 fn targets_that_are_one_file_get_the_content_of_one_source() {
-    const OPTIONS: [&[&str]; 5] = [
-        // All files are in flight at the same time.
-        &["-r", "-j1", "--engine=io-uring", "--direct"],
-        &["-r", "-j4", "--engine=io-uring", "--direct", "--block-size=64K"],
-        &["-r", "-j8"],
-        &["-r", "-j8", "--engine=sync", "--reflink=never"],
-        &["-rL", "--preserve=all", "-j8", "--direct"],
-    ];
     let ours = program!();
     let sandbox = Sandbox::on_disk().unwrap();
-    for options in OPTIONS {
+    for options in IN_FLIGHT {
         aliases::build(sandbox.path()).unwrap();
         let run = ours.run().args(options).args(["s", "t"]).in_folder(sandbox.path()).within(BOUND);
         let outcome = run.finish().unwrap();
         assert!(outcome.succeeded(), "{options:?}: {}", outcome.errors());
         assert_eq!(aliases::mixed(sandbox.path()).unwrap(), [""; 0], "{options:?}");
+    }
+}
+
+/// `cp a b t`, where `t/b` leads to `a`: the copy of `a` has what was there before or after, but
+/// never a part.
+#[test]
+fn a_source_that_is_also_a_target_is_never_read_in_part() {
+    const FILES: u64 = 12;
+    const BYTES: u64 = 3 << 20;
+    let ours = program!();
+    let sandbox = Sandbox::on_disk().unwrap();
+    let content = |seed: u64| random::bytes(seed, BYTES + seed * 4096);
+    for (options, link) in IN_FLIGHT.iter().flat_map(|options| [(options, "ln -s"), (options, "ln")]) {
+        sandbox.script("rm -rf s t; mkdir s t").unwrap();
+        for seed in 0..2 * FILES {
+            fs::write(sandbox.join(format!("s/{seed}")), content(seed)).unwrap();
+        }
+        for seed in FILES..2 * FILES {
+            // Onto the source of another entry.
+            let leads_to = format!("{}/s/{}", sandbox.path().display(), seed - FILES);
+            sandbox.script(&format!("{link} {leads_to} t/{seed}")).unwrap();
+        }
+        let run = ours.run().args(*options).args(["-T", "s", "t"]).in_folder(sandbox.path()).within(BOUND);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{options:?} {link}: {}", outcome.errors());
+        for seed in 0..FILES {
+            let (before, after) = (content(seed), content(seed + FILES));
+            let copy = fs::read(sandbox.join(format!("t/{seed}"))).unwrap();
+            assert!(copy == before || copy == after, "{options:?} {link}: t/{seed} is mixed");
+        }
     }
 }

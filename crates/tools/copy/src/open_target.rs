@@ -21,6 +21,8 @@ use super::verify::Verification;
 /// The copy tool's state for a file being copied.
 #[derive(Debug)]
 pub struct CopiedFile {
+    /// Identity of the source; `None` for a range that another process leads.
+    pub(super) source: Option<Identity>,
     /// The target before it was overwritten.
     pub(super) before: Option<Stat>,
     /// Claimed identity of the target ([`overwritten`](super::overwritten)).
@@ -65,6 +67,7 @@ impl CopiedFile {
     #[cfg(feature = "distributed")]
     pub(super) fn of_member(copier: &Copier) -> Self {
         Self {
+            source: None,
             before: None,
             claimed: None,
             backup: None,

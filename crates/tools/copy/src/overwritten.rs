@@ -1,24 +1,29 @@
-//! Existing targets being overwritten, so that no two copies write to one at a time.
+//! Existing targets being overwritten, so that no two copies write to one at a time, and none is
+//! read by a third.
 //!
 //! Two targets may be one file: hard links, symbolic links, a directory that is mounted twice,
-//! names that differ in case only. GNU cp writes the sources to it one after the other, so it ends
-//! with the content of one of them. Two writers at once would mix their contents.
+//! names that differ in case only. In the same way a target may be the source of another entry. GNU
+//! cp copies one after the other, so each target ends with the content that one file had at one
+//! time. Two writers at once would mix their contents, and a reader would find a part of a file.
 //!
-//! So a copy claims the file before it truncates it. Other copies wait without blocking a worker,
-//! and start again from the beginning once it is released. A rank hands an entry back whose target
-//! has several names or is a symbolic link, and the process that walks claims it before it sends
-//! the entry out again. (Ranks don't notice a directory that is mounted twice.)
+//! So a copy claims the file before it truncates it, and notes its source while it reads. A copy
+//! whose target is claimed or read by others, or whose source is claimed, waits without blocking a
+//! worker, holds nothing meanwhile, and starts again from the beginning once that is over. A rank
+//! hands an entry back whose target has several names or is a symbolic link, and the process that
+//! walks claims it before it sends the entry out again. (Ranks notice neither a directory that is
+//! mounted twice nor that others read a target.)
 //!
-//! Invariant: every claim is released, and every entry that waited is then retried (test:
-//! `hard_links.rs`, `targets_that_are_one_file_get_the_content_of_one_source`).
+//! Invariant: every claim is released, every source that is read is noted until its copy ends, and
+//! every entry that waited is then retried (tests: `hard_links.rs`,
+//! `targets_that_are_one_file_get_the_content_of_one_source` and
+//! `a_source_that_is_also_a_target_is_never_read_in_part`).
 
 use std::collections::HashMap;
-use std::collections::hash_map;
 #[cfg(feature = "distributed")]
 use std::ffi::CString;
 #[cfg(feature = "distributed")]
 use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use haul_flow::{Entry, lock};
 #[cfg(feature = "distributed")]
@@ -32,20 +37,40 @@ use super::options::Atomic;
 /// Number of locks, so that different files rarely share one.
 const SHARDS: usize = 16;
 
-/// The files being overwritten, and the entries that wait for each.
+/// The files being overwritten or read, and the entries that wait for each.
 #[derive(Default)]
 pub(super) struct OverwrittenFiles {
-    shards: [Mutex<WaitingEntries>; SHARDS],
+    shards: [Mutex<HashMap<Identity, FileUse>>; SHARDS],
     /// Files claimed for entries that ranks copy, by the entry's directory and name.
     #[cfg(feature = "distributed")]
     by_ranks: Mutex<HashMap<(usize, CString), Identity>>,
 }
 
-type WaitingEntries = HashMap<Identity, Vec<Entry<Copier>>>;
+/// What this run does with a file.
+#[derive(Default)]
+struct FileUse {
+    is_overwritten: bool,
+    /// Number of copies that read it.
+    readers: usize,
+    /// The entries that wait.
+    waiting: Vec<Entry<Copier>>,
+}
 
 impl OverwrittenFiles {
-    fn shard(&self, file: Identity) -> &Mutex<WaitingEntries> {
-        &self.shards[file.inode as usize % SHARDS]
+    fn shard(&self, file: Identity) -> MutexGuard<'_, HashMap<Identity, FileUse>> {
+        lock(&self.shards[file.inode as usize % SHARDS])
+    }
+
+    /// Ends a use of a file. Returns the entries that can be retried.
+    fn end(&self, file: Identity, end: impl FnOnce(&mut FileUse)) -> Vec<Entry<Copier>> {
+        let mut shard = self.shard(file);
+        let Some(known) = shard.get_mut(&file) else { return Vec::new() };
+        end(known);
+        let waiting = std::mem::take(&mut known.waiting);
+        if !known.is_overwritten && known.readers == 0 {
+            shard.remove(&file);
+        }
+        waiting
     }
 }
 
@@ -58,7 +83,7 @@ pub(super) enum OverwriteClaim {
 }
 
 /// Claims an existing target, unless it isn't overwritten in place.
-pub(super) fn claim(copy: EntryCopy<'_>, there: Option<&Stat>) -> OverwriteClaim {
+pub(super) fn claim(copy: EntryCopy<'_>, source: &Stat, there: Option<&Stat>) -> OverwriteClaim {
     let is_overwritten = copy.options.atomic != Atomic::Always && !copy.options.attributes_only;
     let Some(there) = there.filter(|there| is_overwritten && there.kind == FileType::Regular) else {
         return OverwriteClaim::First(None);
@@ -68,15 +93,40 @@ pub(super) fn claim(copy: EntryCopy<'_>, there: Option<&Stat>) -> OverwriteClaim
     if is_rank && (there.links > 1 || is_link(copy)) && copy.cx.hand_back(copy.entry) {
         return OverwriteClaim::Waits;
     }
-    match lock(copy.copier.overwritten.shard(there.identity)).entry(there.identity) {
-        hash_map::Entry::Occupied(mut waiting) => {
-            waiting.get_mut().push(copy.entry.clone());
-            OverwriteClaim::Waits
-        }
-        hash_map::Entry::Vacant(free) => {
-            free.insert(Vec::new());
-            OverwriteClaim::First(Some(there.identity))
-        }
+    let mut shard = copy.copier.overwritten.shard(there.identity);
+    let known = shard.entry(there.identity).or_default();
+    // A copy that reads its own target refuses to overwrite it.
+    let own = usize::from(there.identity == source.identity);
+    if known.is_overwritten || known.readers > own {
+        known.waiting.push(copy.entry.clone());
+        return OverwriteClaim::Waits;
+    }
+    known.is_overwritten = true;
+    OverwriteClaim::First(Some(there.identity))
+}
+
+/// Notes that the source of an entry is read. Returns false if it is being overwritten; the entry
+/// is retried after that.
+pub(super) fn begin_reading(copy: EntryCopy<'_>, source: &Stat) -> bool {
+    if copy.entry.node.owner.is_some() {
+        return true;
+    }
+    let mut shard = copy.copier.overwritten.shard(source.identity);
+    let known = shard.entry(source.identity).or_default();
+    if known.is_overwritten {
+        known.waiting.push(copy.entry.clone());
+        return false;
+    }
+    known.readers += 1;
+    true
+}
+
+/// Notes that the source of an entry, `file`, is read no more, and retries the entries that waited
+/// for that.
+pub(super) fn end_reading(copy: EntryCopy<'_>, file: Identity) {
+    if copy.entry.node.owner.is_none() {
+        let waiting = copy.copier.overwritten.end(file, |known| known.readers -= 1);
+        waiting.into_iter().for_each(|entry| copy.cx.retry(entry));
     }
 }
 
@@ -88,19 +138,19 @@ fn is_link(copy: EntryCopy<'_>) -> bool {
 /// Releases a claimed file, if there is one, and retries the entries that waited for it.
 pub(super) fn release(copy: EntryCopy<'_>, claimed: Option<Identity>) {
     let Some(file) = claimed else { return };
-    let waiting = lock(copy.copier.overwritten.shard(file)).remove(&file);
-    waiting.into_iter().flatten().for_each(|entry| copy.cx.retry(entry));
+    let waiting = copy.copier.overwritten.end(file, |known| known.is_overwritten = false);
+    waiting.into_iter().for_each(|entry| copy.cx.retry(entry));
 }
 
 /// Claims the target of an entry that a rank will copy. Returns false if the entry has to wait.
 #[cfg(feature = "distributed")]
-pub(super) fn claim_for_rank(copy: EntryCopy<'_>) -> bool {
+pub(super) fn claim_for_rank(copy: EntryCopy<'_>, source: &Stat) -> bool {
     // If it can't be stat'ed, the rank reports why.
     let there = copy
         .open_directory()
         .and_then(|directory| stat_path(Some(&*directory), copy.target_name(), true))
         .ok();
-    match claim(copy, there.as_ref()) {
+    match claim(copy, source, there.as_ref()) {
         OverwriteClaim::First(claimed) => {
             if let Some(file) = claimed {
                 lock(&copy.copier.overwritten.by_ranks).insert(key(copy), file);

@@ -40,6 +40,18 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
     if place::leaves_own_file(copy, stat) {
         return Start::Done;
     }
+    if !overwritten::begin_reading(copy, stat) {
+        return Start::Deferred;
+    }
+    let start = begin_read(copy, opened);
+    if !matches!(start, Start::Move { .. }) {
+        overwritten::end_reading(copy, stat.identity);
+    }
+    start
+}
+
+fn begin_read(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<CopiedFile> {
+    let OpenSource { stat, .. } = opened;
     let link = match links::claim(copy, stat) {
         NameClaim::First(claimed) => claimed,
         NameClaim::Waits => return Start::Deferred,
@@ -155,6 +167,7 @@ fn fill(
     let partial = partial.filter(|_| transfer != Transfer::Nothing);
     let part = partial.as_ref().map(|partial| partial.begin(stat.size, verification.as_ref()));
     let own = CopiedFile {
+        source: Some(stat.identity),
         before,
         claimed,
         backup,
@@ -244,7 +257,7 @@ fn open_in_place(
     match place::clear(copy, directory, &mut turn, source.stat)? {
         TargetPlace::Left(left) => Ok(PreparedTarget::Left(left)),
         TargetPlace::Taken(there) => {
-            let claimed = match overwritten::claim(copy, there.as_ref()) {
+            let claimed = match overwritten::claim(copy, source.stat, there.as_ref()) {
                 OverwriteClaim::First(claimed) => claimed,
                 OverwriteClaim::Waits => return Ok(PreparedTarget::Waits),
             };
@@ -546,6 +559,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
         (link, _) => links::abandon(copy, link),
     }
     overwritten::release(copy, own.claimed);
+    own.source.iter().for_each(|file| overwritten::end_reading(copy, *file));
 }
 
 /// Removes a new file with partial content: under its own name it would pass for the whole.

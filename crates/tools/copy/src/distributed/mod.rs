@@ -399,7 +399,9 @@ impl Distributed for Copier {
             }
         };
         match links::claim(EntryCopy::new(self, cx, entry), &source) {
-            NameClaim::First(file) if overwritten::claim_for_rank(EntryCopy::new(self, cx, entry)) => {
+            NameClaim::First(file)
+                if overwritten::claim_for_rank(EntryCopy::new(self, cx, entry), &source) =>
+            {
                 entry.seen = file;
                 true
             }
