@@ -243,3 +243,65 @@ fn a_source_that_is_also_a_target_is_never_read_in_part() {
         }
     }
 }
+
+/// A target that is new, and reached by a second name: the entry that comes last has written all
+/// of it.
+#[test]
+fn a_new_target_with_two_names_gets_the_content_of_one_source() {
+    let ours = program!();
+    let sandbox = Sandbox::on_disk().unwrap();
+    let runs: [(&str, &[&str]); 4] = [
+        // Links that dangle until the other target is there.
+        ("for i in $(seq 40); do ln -s a$i t/b$i; done", &["-j8", "s/a*", "s/b*", "t"]),
+        ("ln -s a1 t/b1", &["--no-atomic", "--reflink=never", "-j4", "s/a1", "s/b1", "t"]),
+        ("mkdir t/a; ln -s a t/b", &["-rT", "--keep-directory-symlink", "-j8", "d", "t"]),
+        ("mkdir t/a; ln -s a t/b", &["-rT", "--keep-directory-symlink", "-j8", "deep", "t"]),
+    ];
+    sandbox
+        .script(
+            "mkdir s d d/a d/b deep; for i in $(seq 40); do
+                head -c 1000000 /dev/zero | tr '\\0' A >s/a$i; head -c 700000 /dev/zero | tr '\\0' B >s/b$i
+                cp s/a$i d/a/$i; cp s/b$i d/b/$i; done
+            mkdir deep/a deep/b; cp -r d/a deep/a/x; cp -r d/b deep/b/x",
+        )
+        .unwrap();
+    for (before, words) in runs {
+        for _ in 0..3 {
+            let program = format!("{} {}", ours.path().display(), if ours.is_haul() { "cp" } else { "" });
+            let copy = format!("rm -rf t; mkdir t; {before}; {program} {}", words.join(" "));
+            sandbox.script(&copy).unwrap();
+            let mixed = "for f in $(find t -type f); do
+                n=$(tr -d '\\n' <$f | fold -w 1 | sort -u | wc -l); [ $n = 1 ] || { echo $f; exit 1; }; done";
+            sandbox.script(&mixed.replace("fold -w 1 | sort -u | wc -l", "tr -s AB | wc -c")).unwrap();
+        }
+    }
+}
+
+/// What operands do to each other happens in their order.
+#[test]
+fn operands_that_meet_are_copied_in_order() {
+    require!(CopyProgram::needs_gnu());
+    let duel = Duel::with_gnu(program!()).unwrap();
+    let scene = "mkdir s d d/d a d/a; printf old >d/x; printf new >s/x; printf precious >s/x~
+        ln -s ../d/x s/link; printf other >s/y; ln d/x d/y; printf 1 >a/x; printf 2 >d/a/x; ln -s x d/z
+        printf z >s/z; sync -f s; dd if=s/x iflag=nocache count=0 2>d/null; rm d/null";
+    for line in [
+        "-f s/x s/link d",
+        "s/link s/x d",
+        "s/x s/y d",
+        "s/y s/x d",
+        "s/x s/z d",
+        "s/z s/x d",
+        "-r s/x a s/z s/y d",
+    ] {
+        let verdict = duel.run_script(&|_| Ok(()), &format!("{scene}\ncp {line}"), &[]).unwrap();
+        assert!(verdict.complaints.is_empty(), "{line}\n{}", verdict.report());
+    }
+    // GNU cp 9.1 moves a second backup to the current directory.
+    let ours = program!();
+    let sandbox = Sandbox::on_disk().unwrap();
+    let program = format!("{} {}", ours.path().display(), if ours.is_haul() { "cp" } else { "" });
+    let copy = format!("{program} --backup=simple --reflink=never s/x s/x~ d");
+    let contents = "[ $(cat d/x) = new ]; [ $(cat d/x~) = precious ]; [ $(cat d/x~~) = old ]";
+    sandbox.script(&format!("{scene}\n{copy}\n{contents}")).unwrap();
+}

@@ -100,6 +100,8 @@ pub struct WorkItem<T: Tool> {
     /// Total size of the listings of its directories, in bytes.
     pub(crate) listed: AtomicUsize,
     seen: OnceLock<SeenEntries>,
+    /// Entries that get no stamp: nothing was done about them.
+    left_out: Mutex<HashSet<CString>>,
 }
 
 /// Called with the results of work items.
@@ -179,7 +181,7 @@ impl<T: Tool> WorkItem<T> {
     pub(crate) fn new(spec: ItemSpec, sink: Arc<dyn CompletionSink<T>>) -> Self {
         let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
         let (range_result, listed, seen) = (OnceLock::new(), AtomicUsize::new(0), OnceLock::new());
-        Self { spec, sink, outcome, moved, range_result, listed, seen }
+        Self { spec, sink, outcome, moved, range_result, listed, seen, left_out: Mutex::default() }
     }
 
     /// True if a file of `size` bytes may be moved by several processes, which then open its
@@ -218,9 +220,17 @@ impl<T: Tool> WorkItem<T> {
         let ItemOutcome { detached, returned, .. } = self.outcome();
         let detached: HashSet<_> = detached.into_iter().map(|(name, _)| name).collect();
         let returned: HashSet<_> = returned.into_iter().collect();
-        let may_be = |entry: &Entry<T>| !returned.contains(entry.name()) && may_be(entry);
+        let left_out = lock(&self.left_out);
+        let is_done = |name: &CStr| !returned.contains(name) && !left_out.contains(name);
+        let may_be = |entry: &Entry<T>| is_done(entry.name()) && may_be(entry);
         let stamps = seen.stamps(cx.tool(), cx.cache(), node, |name| detached.contains(name), may_be);
         self.change(|outcome| outcome.stamps = stamps);
+    }
+
+    pub(crate) fn leave_unstamped(&self, name: &CStr) {
+        if self.spec.stamps.is_some() {
+            lock(&self.left_out).insert(name.to_owned());
+        }
     }
 
     /// Stamps a single entry of a journaled item.

@@ -84,6 +84,10 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         true
     }
 
+    fn note_left_out(&self, entry: &Entry<T>) {
+        self.leave_unstamped(entry.name());
+    }
+
     fn note_linkable(&self, entry: &Entry<T>) {
         self.change(|outcome| outcome.completed.push(entry.name().to_owned()));
     }

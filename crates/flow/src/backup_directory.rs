@@ -81,6 +81,9 @@ pub enum EarlierBackup {
     Replaced,
     /// It stays, and the file is not kept.
     Stays,
+    /// It stays, and the file is kept under a numbered name beside it: nobody knows which of the two
+    /// is the original.
+    Both,
 }
 
 impl BackupDirectory {
@@ -108,6 +111,9 @@ impl BackupDirectory {
         let backup = self.directory(cache, original)?;
         let linked = match link(directory, name, &backup, name) {
             Err(cause) if cause.is(Errno::EXIST) && earlier == EarlierBackup::Stays => return Ok(()),
+            Err(cause) if cause.is(Errno::EXIST) && earlier == EarlierBackup::Both => {
+                return link_beside(directory, name, &backup);
+            }
             Err(cause) if cause.is(Errno::EXIST) => link_over(directory, name, &backup),
             outcome => outcome,
         };
@@ -274,6 +280,19 @@ fn link_over(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
     match remove(backup, &passing) {
         Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
         _ => outcome,
+    }
+}
+
+/// Gives a file of a directory a second name in the backup: the first free of `NAME.~1~`, `NAME.~2~`
+/// and so on.
+fn link_beside(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
+    let mut number = 1_u32;
+    loop {
+        let beside = c_string(&[name.to_bytes(), format!(".~{number}~").as_bytes()].concat());
+        match link(directory, name, backup, &beside) {
+            Err(cause) if cause.is(Errno::EXIST) => number += 1,
+            outcome => return outcome,
+        }
     }
 }
 

@@ -180,6 +180,12 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
+    /// Completes an entry about which nothing is done.
+    pub(crate) fn leave_out(&self, entry: &Entry<T>) {
+        entry.node.owner.iter().for_each(|owner| owner.note_left_out(entry));
+        self.complete(entry);
+    }
+
     /// Reports that the run waits for room for the target of an entry.
     pub(crate) fn report_no_room(&self, entry: &Entry<T>, cause: &Error) {
         if self.run.tool.failed(self, entry, EntryFailure::NoRoom(cause)) == Reported::No {

@@ -151,6 +151,10 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     /// back once.
     fn note_linkable(&self, entry: &Entry<T>);
 
+    /// Called when an entry is left out of the run, or its target stays as it is, for reasons that
+    /// a later run may not have: its copy doesn't count as complete.
+    fn note_left_out(&self, entry: &Entry<T>);
+
     /// Called when a directory was stat'ed, and opened if possible. Completes the entry.
     fn enter_dir(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSubdir<'_>);
 

@@ -121,7 +121,7 @@ pub(super) fn visit<T: Tool>(
     cx.wait_for(Load::ENTRY);
     match cx.tool().plan(cx, &entry, EntryType::Directory) {
         Plan::Enter => {}
-        Plan::Read(_) | Plan::Skip => return cx.complete(&entry),
+        Plan::Read(_) | Plan::Skip => return cx.leave_out(&entry),
         Plan::Handle | Plan::HandleAlone => return cx.handle(&entry, EntryType::Directory),
     }
     let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };

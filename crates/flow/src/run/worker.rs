@@ -247,7 +247,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             Ok(true) => {}
             Ok(false) => {
                 self.cx.count(Tally { excluded: 1, ..Tally::default() });
-                return self.cx.complete(&entry);
+                return self.cx.leave_out(&entry);
             }
             Err(cause) => return self.cx.give_up(&entry, EntryFailure::Classify(&cause)),
         }
@@ -269,7 +269,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                     self.drive(slot, next);
                 }
             }
-            Plan::Skip => self.cx.complete(&entry),
+            Plan::Skip => self.cx.leave_out(&entry),
             Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
             // Shared, because this worker may still have the rest of a batch.
             Plan::HandleAlone => {

@@ -157,6 +157,18 @@ pub(super) fn backup_name(directory: &Fd, name: &CStr, existing: &Existing) -> C
     backups.turn(nowhere).choose(directory, base_of(name), existing).name
 }
 
+/// Returns a name without the endings that make it a backup's.
+pub(super) fn without_endings<'a>(mut name: &'a [u8], existing: &Existing) -> &'a [u8] {
+    let suffix = existing.suffix.to_bytes();
+    loop {
+        let simple = name.strip_suffix(suffix).filter(|base| !suffix.is_empty() && !base.is_empty());
+        match parse(name).map(|(base, _)| base).or(simple) {
+            Some(base) => name = base,
+            None => return name,
+        }
+    }
+}
+
 /// Returns a name without trailing slashes.
 pub(super) fn base_of(name: &CStr) -> &[u8] {
     let bytes = name.to_bytes();
@@ -233,6 +245,7 @@ fn note(versions: &mut Versions, name: &[u8]) {
 /// Backs up the entry, if there is one, that is replaced next, with `--backup-dir`.
 pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd, earlier: EarlierBackup) -> Result<(), Problem> {
     let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
+    let earlier = if is_repeated(copy) { EarlierBackup::Both } else { earlier };
     match stat_at(directory, copy.target_name()) {
         Err(cause) if cause.is(Errno::NOENT) => return Ok(()),
         // It can't be replaced.
@@ -244,6 +257,19 @@ pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd, earlier: EarlierBackup) 
     let original = Original { directory, below: path_below(&path, &own.operand.target) };
     copy.with_room(|| backup.keep(copy.cx.cache(), original, copy.target_name(), earlier))
         .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
+}
+
+/// True if a lost rank may have replaced the entry's target, and kept it, already.
+fn is_repeated(copy: EntryCopy<'_>) -> bool {
+    #[cfg(feature = "distributed")]
+    {
+        haul_cluster::item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1)
+    }
+    #[cfg(not(feature = "distributed"))]
+    {
+        let _ = copy;
+        false
+    }
 }
 
 #[cfg(test)]

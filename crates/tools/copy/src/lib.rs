@@ -15,6 +15,7 @@
 mod age;
 mod attributes;
 mod backup;
+mod changed;
 mod creation_mode;
 mod debug;
 mod default_label;
@@ -258,6 +259,18 @@ impl Copier {
         }
     }
 
+    /// True if an entry is not begun any more. The ranges of a file that other processes have begun
+    /// are copied to its end.
+    fn is_stopped(&self, entry: &Entry<Self>) -> bool {
+        #[cfg(feature = "distributed")]
+        if haul_cluster::item_of(&*entry.node).is_some_and(|item| item.spec.piece.is_some()) {
+            return false;
+        }
+        #[cfg(not(feature = "distributed"))]
+        let _ = entry;
+        self.cancel.is_cancelled()
+    }
+
     /// True if failing to set an owner is no error: only root is expected to succeed.
     fn may_fail_to_own(&self, cause: &Error) -> bool {
         self.process.user != 0 && matches!(cause.errno(), Errno::PERM | Errno::INVAL | Errno::ACCESS)
@@ -282,7 +295,7 @@ impl Tool for Copier {
     }
 
     fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
-        if self.cancel.is_cancelled() {
+        if self.is_stopped(entry) {
             return Plan::Skip;
         }
         if kind == EntryType::Directory {
@@ -305,7 +318,7 @@ impl Tool for Copier {
         }
         match (kind, self.options.make) {
             // Perhaps while its content was compared.
-            _ if self.cancel.is_cancelled() => Plan::Skip,
+            _ if self.is_stopped(entry) => Plan::Skip,
             _ if self.options.dry_run => Plan::Handle,
             (EntryType::Regular, Make::Copy) if !self.options.attributes_only => {
                 Plan::Read(self.probe(entry))

@@ -12,7 +12,7 @@ use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
 use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_followed, stat_path};
 
-use super::backup::backup_name;
+use super::backup::{self, backup_name};
 use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
 use super::{CopyKind, CopyRefusal};
 
@@ -29,8 +29,7 @@ pub(super) struct Assignment {
     pub(super) shown: Vec<u8>,
     /// The source's ancestors; known only if a directory is among several sources.
     lineage: Option<Lineage>,
-    /// The source's identity; known only if it is a non-directory among several sources and links
-    /// are preserved.
+    /// The source's identity; known only if it is a non-directory among several sources.
     file: Option<Identity>,
 }
 
@@ -266,7 +265,7 @@ pub(super) fn without_repetitions(
                     continue;
                 }
                 assignment.lineage = Some(Lineage { own: None, above: vec![above] });
-                assignment.file = options.preserve.contains(Preserve::LINKS).then_some(stat.identity);
+                assignment.file = Some(stat.identity);
             }
             Err(_) => {}
         }
@@ -282,7 +281,9 @@ pub(super) fn without_repetitions(
 /// - no two copies have the same name, and none is below another;
 /// - no source is part of another source or of another's copy;
 /// - no two sources are names of one file if either target exists: what happens to it may depend on
-///   who comes first, and the result for the first name is what the second is linked to.
+///   who comes first, and the result for the first name is what the second is linked to;
+/// - no existing target is the same file as another's source or target;
+/// - with backups, no target has the name of another's backup.
 ///
 /// A copy onto the target directory itself may contain any of the other names, and so may one
 /// whose path goes up again (`--parents a/../b`): each is its own group. Every source is its own
@@ -306,14 +307,18 @@ pub(super) fn groups(
         lineage.is_some_and(|lineage| lineage.above.contains(&target.identity()))
     };
     let any_in_target = !directories.is_empty() && assignments.iter().any(is_in_target);
+    let links = options.preserve.contains(Preserve::LINKS);
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
     let (mut names, mut sources, mut files) = (TargetNames::default(), Sources::default(), HashMap::new());
+    let mut touched = TouchedFiles::default();
     for assignment in assignments {
         let copy = if any_in_target { standing_copy(&assignment, cache) } else { None };
-        let is_new = names.insert(&assignment) & sources.insert(assignment.lineage.as_ref(), copy);
+        let is_new = names.insert(&assignment)
+            & sources.insert(assignment.lineage.as_ref(), copy)
+            & touched.insert(&assignment, &options.existing, cache);
         match groups.last_mut() {
             Some(group) if is_new && !names.are_any && !must_wait(&assignment, group, &files, cache) => {
-                if let Some(file) = assignment.file {
+                if let Some(file) = assignment.file.filter(|_| links) {
                     files.entry(file).or_insert(group.len());
                 }
                 group.push(assignment);
@@ -322,7 +327,9 @@ pub(super) fn groups(
                 (names, sources) = (TargetNames::default(), Sources::default());
                 names.insert(&assignment);
                 sources.insert(assignment.lineage.as_ref(), copy);
-                files = assignment.file.into_iter().map(|file| (file, 0)).collect();
+                touched = TouchedFiles::default();
+                touched.insert(&assignment, &options.existing, cache);
+                files = assignment.file.filter(|_| links).into_iter().map(|file| (file, 0)).collect();
                 groups.push(vec![assignment]);
             }
         }
@@ -449,6 +456,41 @@ impl Sources {
         self.above.extend(above);
         self.copies.extend(copy);
         is_new
+    }
+}
+
+/// The files that a group reads, overwrites or backs up.
+#[derive(Default)]
+struct TouchedFiles {
+    sources: HashSet<Identity>,
+    targets: HashSet<Identity>,
+    /// With backups, the target names without the endings of backups.
+    bases: HashSet<Vec<u8>>,
+}
+
+impl TouchedFiles {
+    /// Adds a copy; returns false if it would meet another.
+    fn insert(&mut self, assignment: &Assignment, existing: &Existing, cache: &DirCache) -> bool {
+        let path = assignment.components().collect::<Vec<_>>().join(&b'/');
+        let path = c_string(&path);
+        let look = |directory: &Fd| match stat_followed(directory, &path) {
+            Ok(there) => (Some(there).filter(|there| there.kind != FileType::Directory), false),
+            Err(_) => (None, stat_at(directory, &path).is_ok()),
+        };
+        // A dangling link may lead to a copy that isn't there yet. Below the target directory nothing
+        // is reached by a path.
+        let held = cache.open(&assignment.target.0).ok().filter(|_| assignment.components().count() == 1);
+        let (there, dangles) = held.map_or((None, false), |held| look(&held));
+        let there = there.map(|there| there.identity);
+        let is_touched = |file: &Identity| self.targets.contains(file) || self.sources.contains(file);
+        let meets = dangles
+            || there.iter().any(is_touched)
+            || assignment.file.iter().any(|file| self.targets.contains(file))
+            || existing.backs_up()
+                && !self.bases.insert(backup::without_endings(path.to_bytes(), existing).to_vec());
+        self.targets.extend(there);
+        self.sources.extend(assignment.file);
+        !meets
     }
 }
 

@@ -16,7 +16,6 @@ use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
-use super::mend;
 use super::open_target::PreparedTarget;
 use super::options::{Make, Preserve};
 use super::overwritten;
@@ -89,13 +88,8 @@ fn try_handle(copy: EntryCopy<'_>, kind: EntryType) -> Result<Handled, Problem> 
             complete(copy, link, recorded);
         }
         // A file as good as a copy can also serve the source's other names.
-        Ok(CreateResult::Left(Left::AsCopy)) => {
-            mend::mend_entry(copy, &source);
-            if let Some(file) = link {
-                links::complete(copy, file, None, None);
-            }
-        }
-        Ok(CreateResult::Left(Left::AsItIs) | CreateResult::Broken) => links::abandon(copy, link),
+        Ok(CreateResult::Left(left)) => regular::end_left(copy, &source, left, link),
+        Ok(CreateResult::Broken) => links::abandon(copy, link),
         Ok(CreateResult::Waits) => {
             links::abandon(copy, link);
             return Ok(Handled::Deferred);

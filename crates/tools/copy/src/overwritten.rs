@@ -23,19 +23,24 @@ use std::collections::HashMap;
 use std::ffi::CString;
 #[cfg(feature = "distributed")]
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use haul_flow::{Entry, lock};
 #[cfg(feature = "distributed")]
 use haul_sys::stat_path;
-use haul_sys::{FileType, Identity, Stat, stat_at};
+use haul_sys::{Fd, FileType, Identity, Stat, stat, stat_at};
 
 use super::Copier;
 use super::entry_copy::EntryCopy;
+use super::open_target::OpenTarget;
 use super::options::Atomic;
 
 /// Number of locks, so that different files rarely share one.
 const SHARDS: usize = 16;
+
+/// Words of 64 bits that tell which files may have been claimed.
+const CLAIMED_WORDS: usize = 256;
 
 /// The files being overwritten or read, and the entries that wait for each.
 #[derive(Default)]
@@ -44,6 +49,33 @@ pub(super) struct OverwrittenFiles {
     /// Files claimed for entries that ranks copy, by the entry's directory and name.
     #[cfg(feature = "distributed")]
     by_ranks: Mutex<HashMap<(usize, CString), Identity>>,
+    /// A bit for each file that was claimed, by a part of its inode number.
+    claimed: ClaimedBits,
+}
+
+struct ClaimedBits([AtomicU64; CLAIMED_WORDS]);
+
+impl Default for ClaimedBits {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl ClaimedBits {
+    fn of(&self, file: Identity) -> (&AtomicU64, u64) {
+        let bit = file.inode % (CLAIMED_WORDS as u64 * 64);
+        (&self.0[(bit / 64) as usize], 1 << (bit % 64))
+    }
+
+    fn set(&self, file: Identity) {
+        let (word, bit) = self.of(file);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    fn has(&self, file: Identity) -> bool {
+        let (word, bit) = self.of(file);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
 }
 
 /// What this run does with a file.
@@ -102,23 +134,60 @@ pub(super) fn claim(copy: EntryCopy<'_>, source: &Stat, there: Option<&Stat>) ->
         return OverwriteClaim::Waits;
     }
     known.is_overwritten = true;
+    copy.copier.overwritten.claimed.set(there.identity);
     OverwriteClaim::First(Some(there.identity))
 }
 
-/// Notes that the source of an entry is read. Returns false if it is being overwritten; the entry
-/// is retried after that.
-pub(super) fn begin_reading(copy: EntryCopy<'_>, source: &Stat) -> bool {
+/// Claims a target that was just created under its own name, where other entries may reach it by
+/// another name before it is complete.
+pub(super) fn claim_new(copy: EntryCopy<'_>, source: &Stat, target: &OpenTarget) -> OverwriteClaim {
+    let own = &copy.entry.node.own;
+    // Another name leads into a directory that this run made only through a link that is kept, or
+    // where case is ignored; there nothing is overwritten in place.
+    let is_reached = !own.is_new() || copy.options.existing.keep_directory_symlink;
+    let made = match stat(&target.file) {
+        Ok(made) if is_reached && target.staged.is_none() && copy.entry.node.owner.is_none() => made,
+        _ => return OverwriteClaim::First(None),
+    };
+    let was_claimed = copy.copier.overwritten.claimed.has(made.identity);
+    let claim = claim(copy, source, Some(&made));
+    if let OverwriteClaim::First(claimed) = claim
+        && was_claimed
+        && stat(&target.file).is_ok_and(|now| now.size > 0)
+    {
+        // Another entry has overwritten it before it was claimed here, and is done.
+        release(copy, claimed);
+        copy.cx.retry(copy.entry.clone());
+        return OverwriteClaim::Waits;
+    }
+    claim
+}
+
+/// Notes that the source of an entry is read. Returns false if it is being overwritten, or was
+/// after it was opened; the entry is retried then.
+pub(super) fn begin_reading(copy: EntryCopy<'_>, file: &Fd, source: &Stat) -> bool {
     if copy.entry.node.owner.is_some() {
         return true;
     }
-    let mut shard = copy.copier.overwritten.shard(source.identity);
-    let known = shard.entry(source.identity).or_default();
-    if known.is_overwritten {
-        known.waiting.push(copy.entry.clone());
-        return false;
+    let overwritten = &copy.copier.overwritten;
+    {
+        let mut shard = overwritten.shard(source.identity);
+        let known = shard.entry(source.identity).or_default();
+        if known.is_overwritten {
+            known.waiting.push(copy.entry.clone());
+            return false;
+        }
+        known.readers += 1;
     }
-    known.readers += 1;
-    true
+    // Its first block may have been read already, and its attributes are those of the old content.
+    let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
+    let is_stale =
+        overwritten.claimed.has(source.identity) && stat(file).is_ok_and(|now| state(&now) != state(source));
+    if is_stale {
+        end_reading(copy, source.identity);
+        copy.cx.retry(copy.entry.clone());
+    }
+    !is_stale
 }
 
 /// Notes that the source of an entry, `file`, is read no more, and retries the entries that waited

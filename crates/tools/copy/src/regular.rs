@@ -8,11 +8,11 @@ use haul_flow::{Finished, FlowKind, Holes, OpenFile, OpenSource, Problem, Start,
 use haul_striping::Bearer;
 use haul_sys::{CacheMode, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Seek, Stat};
 use haul_sys::{
-    change_mode, is_made_by_kernel, open, read, reflink, remove, seek, stat, stat_at, stat_followed,
-    stat_path, truncate, write,
+    change_mode, open, read, reflink, remove, seek, stat, stat_at, stat_followed, stat_path, truncate, write,
 };
 
 use super::attributes::NewAttributes;
+use super::changed;
 use super::creation_mode::{self, CreationMode};
 use super::debug;
 use super::durable;
@@ -23,7 +23,7 @@ use super::layouts::{self, Original};
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
 use super::open_target::{CopiedFile, OpenTarget, PreparedTarget, slashed};
-use super::options::{Atomic, IfChanged, Reflink, Sparse};
+use super::options::{Atomic, Reflink, Sparse, Update};
 use super::overwritten::{self, OverwriteClaim};
 use super::partial;
 use super::place::{self, ClearedPlace, Left, TargetPlace};
@@ -40,7 +40,7 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
     if place::leaves_own_file(copy, stat) {
         return Start::Done;
     }
-    if !overwritten::begin_reading(copy, stat) {
+    if !overwritten::begin_reading(copy, opened.source, stat) {
         return Start::Deferred;
     }
     let start = begin_read(copy, opened);
@@ -211,10 +211,14 @@ pub(super) fn open_target(
     let directory =
         copy.open_place().map_err(|cause| copy.problem(CopyKind::CannotCreateFile, slashed(name, cause)))?;
     match create(copy, &directory, creation_mode.mode, source) {
-        Ok(target) => {
-            copy.print_copied();
-            Ok(PreparedTarget::Open(OpenTarget { creation_mode: Some(creation_mode), ..target }))
-        }
+        Ok(target) => match overwritten::claim_new(copy, source.stat, &target) {
+            OverwriteClaim::First(claimed) => {
+                copy.print_copied();
+                let creation_mode = Some(creation_mode);
+                Ok(PreparedTarget::Open(OpenTarget { creation_mode, claimed, ..target }))
+            }
+            OverwriteClaim::Waits => Ok(PreparedTarget::Waits),
+        },
         Err(cause) if cause.is(Errno::EXIST) => open_in_place(copy, source, &directory),
         Err(cause) if cause.is(Errno::ISDIR) && stat_followed(&*directory, name).is_ok() => {
             open_in_place(copy, source, &directory)
@@ -256,6 +260,14 @@ fn open_in_place(
     let mut turn = place::turn(copy);
     match place::clear(copy, directory, &mut turn, source.stat)? {
         TargetPlace::Left(left) => Ok(PreparedTarget::Left(left)),
+        // Another name for it where case is ignored: nothing else creates entries here.
+        TargetPlace::Taken(Some(there)) if is_made_here(copy, &there) => {
+            copy.print_copied_onto(Some(&there), None);
+            let mode = creation_mode::new_file_mode(copy.copier, source.stat);
+            staged::create_replacement(copy, directory, mode, source)
+                .map(PreparedTarget::Open)
+                .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
+        }
         TargetPlace::Taken(there) => {
             let claimed = match overwritten::claim(copy, source.stat, there.as_ref()) {
                 OverwriteClaim::First(claimed) => claimed,
@@ -274,7 +286,12 @@ fn open_in_place(
             copy.print_copied_onto(before.as_ref(), backup.as_deref());
             let is_there = if backup.is_some() { check_source(copy) } else { Ok(()) };
             match is_there.and_then(|()| make_anew(copy, source, directory)) {
-                Ok(target) => Ok(PreparedTarget::Open(OpenTarget { backup, ..target })),
+                Ok(target) => match overwritten::claim_new(copy, source.stat, &target) {
+                    OverwriteClaim::First(claimed) => {
+                        Ok(PreparedTarget::Open(OpenTarget { backup, claimed, ..target }))
+                    }
+                    OverwriteClaim::Waits => Ok(PreparedTarget::Waits),
+                },
                 Err(problem) => {
                     place::put_back(copy, backup.as_deref());
                     Err(problem)
@@ -282,6 +299,13 @@ fn open_in_place(
             }
         }
     }
+}
+
+/// True if this run has made an existing file, and the directory it is in.
+fn is_made_here(copy: EntryCopy<'_>, there: &Stat) -> bool {
+    let own = &copy.entry.node.own;
+    let is_followed = copy.options.existing.keep_directory_symlink;
+    own.is_new() && !is_followed && !copy.options.attributes_only && there.kind == FileType::Regular
 }
 
 /// Checks that the source can still be reached by name: it may be a symbolic link through what
@@ -341,7 +365,7 @@ fn empty(
     if opened.identity == source.stat.identity {
         return Err(Problem::new(CopyKind::SameFile).naming(copy.entry.path()).naming(copy.target_path()));
     }
-    if copy.options.atomic == Atomic::Always {
+    if copy.options.atomic == Atomic::Always || is_kept_by_repetition(copy, directory, &opened) {
         return staged::replace_file(copy, directory, (file, opened), source);
     }
     // Also an empty one: being written to shows in its timestamps.
@@ -356,6 +380,18 @@ fn empty(
         Err(cause) => return Err(failed(cause)),
     }
     Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
+}
+
+/// True if a part of a rank's file would count as newer than its source when the file is copied
+/// again because the rank is lost.
+fn is_kept_by_repetition(copy: EntryCopy<'_>, directory: &Fd, opened: &Stat) -> bool {
+    let is_itself =
+        || stat_at(directory, copy.target_name()).is_ok_and(|there| there.identity == opened.identity);
+    copy.entry.node.owner.is_some()
+        && copy.options.existing.update == Update::Older
+        && !copy.options.attributes_only
+        && opened.links == 1
+        && is_itself()
 }
 
 /// Creates the target in place of an existing entry of which nothing is kept.
@@ -430,9 +466,9 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
     if let Some(next) = next.or_else(|| file.beyond()) {
         return next;
     }
-    match source_now(copy, file) {
+    match changed::source_now(copy, file) {
         Ok(None) => Finished::if_complete(complete(copy, file, target)),
-        Ok(Some(stat)) if empty_again(copy, file, target) => {
+        Ok(Some(stat)) if changed::empty_again(copy, file, target) => {
             file.own.journaled.iter().for_each(|journaled| journaled.begin_again(&stat));
             let holes = if file.own.skips_holes { Holes::Skip } else { Holes::Read };
             Finished::Again { stat, transfer: Transfer::Blocks(holes) }
@@ -443,47 +479,6 @@ pub(super) fn finish(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Finished {
             Finished::Failed
         }
     }
-}
-
-/// Checks if the source has changed while it was copied, if requested. Returns its `stat` if it
-/// has to be copied again.
-fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Stat>, Problem> {
-    let retries_max = match copy.options.if_changed {
-        IfChanged::Ignore => return Ok(None),
-        IfChanged::Warn => 0,
-        IfChanged::Retry(retries) => retries,
-    };
-    let unreadable = |cause| Problem::new(FlowKind::CannotFstat).naming(copy.entry.path()).because(cause);
-    let now = stat(&file.source).map_err(unreadable)?;
-    // In raw nanoseconds: a file system that rounds one of the two would look like a change.
-    let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
-    let is_whole = file.length() == file.stat.size || !has_known_size(&file.source, &file.stat);
-    if state(&now) == state(&file.stat) && is_whole {
-        return Ok(None);
-    }
-    if file.own.retries.fetch_add(1, Ordering::Relaxed) < retries_max {
-        return Ok(Some(now));
-    }
-    copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
-    Ok(None)
-}
-
-/// True unless the size of a file says nothing about its content, as in `/proc`, where it is 0, and
-/// in `/sys`, where it is a page.
-fn has_known_size(file: &Fd, stat: &Stat) -> bool {
-    stat.size > 0 && !is_made_by_kernel(file).unwrap_or(false)
-}
-
-/// Empties a target whose content is moved again. Returns false if that failed and was reported.
-fn empty_again(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
-    copy.cx.count(Tally { retried: 1, ..Tally::default() });
-    file.own.verification.iter().for_each(Verification::begin_again);
-    file.own.partial.iter().for_each(|partial| partial.begin_again(copy));
-    let emptied = truncate(target, 0).map_err(|cause| {
-        let problem = Problem::new(FlowKind::ErrorWriting).naming(target_path(&file.entry));
-        copy.cx.problem(problem.because(cause));
-    });
-    emptied.is_ok()
 }
 
 /// Completes a target: its length, attributes, and name. Returns false if something failed and was

@@ -35,6 +35,7 @@ fn not_listed(copy: EntryCopy<'_>) {
 /// Called when the existing target of an entry stays (`-n`, `-u`). If the entry's work item is done
 /// again, the lost rank may have made that target, and nobody knows whether it was verified.
 pub(crate) fn note_left(copy: EntryCopy<'_>) {
+    copy.entry.node.owner.iter().for_each(|owner| owner.note_left_out(copy.entry));
     let is_again = item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1);
     if is_again && (copy.options.verify != Verify::Never || copy.copier.listed_hash.is_some()) {
         copy.cx.problem(Problem::new(CopyKind::MayBeUnverified).naming(copy.target_path()));

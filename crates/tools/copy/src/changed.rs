@@ -1,0 +1,53 @@
+//! Sources that change while they are copied (`--if-changed`).
+
+use std::sync::atomic::Ordering;
+
+use haul_flow::{FlowKind, OpenFile, Problem, Tally};
+use haul_sys::{Fd, Stat, is_made_by_kernel, stat, truncate};
+
+use super::entry_copy::EntryCopy;
+use super::options::IfChanged;
+use super::target::target_path;
+use super::verify::Verification;
+use super::{Copier, CopyKind};
+
+/// Checks if the source has changed while it was copied, if requested. Returns its `stat` if it
+/// has to be copied again.
+pub(super) fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result<Option<Stat>, Problem> {
+    let retries_max = match copy.options.if_changed {
+        IfChanged::Ignore => return Ok(None),
+        IfChanged::Warn => 0,
+        IfChanged::Retry(retries) => retries,
+    };
+    let unreadable = |cause| Problem::new(FlowKind::CannotFstat).naming(copy.entry.path()).because(cause);
+    let now = stat(&file.source).map_err(unreadable)?;
+    // In raw nanoseconds: a file system that rounds one of the two would look like a change.
+    let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
+    let is_whole = file.length() == file.stat.size || !has_known_size(&file.source, &file.stat);
+    if state(&now) == state(&file.stat) && is_whole {
+        return Ok(None);
+    }
+    if file.own.retries.fetch_add(1, Ordering::Relaxed) < retries_max {
+        return Ok(Some(now));
+    }
+    copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
+    Ok(None)
+}
+
+/// True unless the size of a file says nothing about its content, as in `/proc`, where it is 0, and
+/// in `/sys`, where it is a page.
+fn has_known_size(file: &Fd, stat: &Stat) -> bool {
+    stat.size > 0 && !is_made_by_kernel(file).unwrap_or(false)
+}
+
+/// Empties a target whose content is moved again. Returns false if that failed and was reported.
+pub(super) fn empty_again(copy: EntryCopy<'_>, file: &OpenFile<Copier>, target: &Fd) -> bool {
+    copy.cx.count(Tally { retried: 1, ..Tally::default() });
+    file.own.verification.iter().for_each(Verification::begin_again);
+    file.own.partial.iter().for_each(|partial| partial.begin_again(copy));
+    let emptied = truncate(target, 0).map_err(|cause| {
+        let problem = Problem::new(FlowKind::ErrorWriting).naming(target_path(&file.entry));
+        copy.cx.problem(problem.because(cause));
+    });
+    emptied.is_ok()
+}
