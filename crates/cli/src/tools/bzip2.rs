@@ -210,6 +210,9 @@ impl Bzip2Arguments {
             () if self.files.is_empty() && self.shared.run.hosts.clients.is_some() => {
                 Some("--clients needs files: several hosts cannot read one standard input.")
             }
+            () if self.files.is_empty() && self.shared.selection_flag().is_some() => {
+                Some("the options that select files need a directory: standard input is one stream.")
+            }
             () => None,
         }
     }

@@ -21,7 +21,7 @@ use haul_testkit::run::Running;
 use haul_testkit::rustix::process::{Pid, Signal, kill_process};
 use haul_testkit::spec::{self, EntrySpec, Spec};
 use haul_testkit::{
-    CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, compare, note, program, require, tests, wait,
+    CopyProgram, Facts, RunOutcome, Sandbox, Snapshot, TestRun, compare, note, program, require, tests, wait,
 };
 
 use crate::start::{Process, Way, relatives, script};
@@ -92,8 +92,17 @@ impl Scene {
     }
 
     pub(crate) fn start(&self, options: &[&str]) -> Running {
-        let run = self.copy.run().args(options).args(["-aT", "from", "to"]).in_folder(self.sandbox.path());
-        run.env("HAUL_TEST", &self.mark).env("HAUL_SILENCE", "10").within(LIMIT).start().unwrap()
+        self.start_with(self.copy.run().args(options).args(["-aT", "from", "to"]))
+    }
+
+    /// Starts a command line of another tool.
+    pub(crate) fn start_line(&self, words: &str) -> Running {
+        self.start_with(TestRun::new(self.copy.path()).args(words.split(' ')))
+    }
+
+    fn start_with(&self, run: TestRun) -> Running {
+        let run = run.in_folder(self.sandbox.path()).env("HAUL_TEST", &self.mark);
+        run.env("HAUL_SILENCE", "10").within(LIMIT).start().unwrap()
     }
 
     pub(crate) fn relatives(&self) -> Vec<Process> {

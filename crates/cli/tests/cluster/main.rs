@@ -32,6 +32,7 @@ mod journal;
 mod kills;
 mod large;
 mod matrix;
+mod repeated;
 mod start;
 mod streams;
 mod sub_queues;

@@ -79,7 +79,7 @@ impl Comparer {
     pub(super) fn pair(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, first: &Stat) -> Option<StatPair> {
         let second = match self.look(cx, entry) {
             Ok(second) => second,
-            Err(cause) if cause.is(Errno::NOENT) && !entry.is_operand() => {
+            Err(cause) if cause.is(Errno::NOENT) && !entry.is_operand() && !self.dangles(cx, entry) => {
                 let what = only(entry.node.source.path(), entry.name(), Side::First);
                 Self::emit_difference(cx, entry, what);
                 return None;
@@ -102,6 +102,13 @@ impl Comparer {
             Self::emit_result(cx, entry, &EntryResult { differences: Vec::new(), linked: Some(linked) });
         }
         None
+    }
+
+    /// True if an entry's counterpart is a link that leads nowhere.
+    fn dangles(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
+        let counterpart = &entry.node.own;
+        let look = |directory: Arc<Fd>| stat_at(&*directory, counterpart.name(entry));
+        self.follows_here(entry) && cx.cache().open(&counterpart.held).and_then(look).is_ok()
     }
 
     fn look(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {

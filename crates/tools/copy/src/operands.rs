@@ -31,6 +31,8 @@ pub(super) struct Assignment {
     lineage: Option<Lineage>,
     /// The source's identity; known only if it is a non-directory among several sources.
     file: Option<Identity>,
+    /// True if that is a regular file, which is written to what is there.
+    is_regular: bool,
 }
 
 impl Assignment {
@@ -56,6 +58,7 @@ impl Assignment {
             shown,
             lineage: None,
             file: None,
+            is_regular: false,
         }
     }
 
@@ -216,6 +219,7 @@ fn to_name(
         shown,
         lineage: None,
         file: None,
+        is_regular: false,
     }])
 }
 
@@ -266,6 +270,7 @@ pub(super) fn without_repetitions(
                 }
                 assignment.lineage = Some(Lineage { own: None, above: vec![above] });
                 assignment.file = Some(stat.identity);
+                assignment.is_regular = stat.kind == FileType::Regular;
             }
             Err(_) => {}
         }
@@ -479,7 +484,8 @@ impl TouchedFiles {
         };
         // A dangling link may lead to a copy that isn't there yet. Below the target directory nothing
         // is reached by a path.
-        let held = cache.open(&assignment.target.0).ok().filter(|_| assignment.components().count() == 1);
+        let may_meet = assignment.is_regular && assignment.components().count() == 1;
+        let held = cache.open(&assignment.target.0).ok().filter(|_| may_meet);
         let (there, dangles) = held.map_or((None, false), |held| look(&held));
         let there = there.map(|there| there.identity);
         let is_touched = |file: &Identity| self.targets.contains(file) || self.sources.contains(file);

@@ -131,6 +131,11 @@ impl Extractor {
         if self.options.existing == Existing::Overwrite
             && let Some(fd) = overwritten(directory, name)?
         {
+            // An earlier member may be written to it under another name.
+            if when == When::Early && stat(&fd)?.links > 1 {
+                return Ok(CreateOutcome::Waits);
+            }
+            truncate(&fd, 0)?;
             return Ok(CreateOutcome::New(NewFile { fd, has_final_mode: false }));
         }
         let place = self.in_place(directory, name, when, || open(directory, name, Open::create(mode)))?;
@@ -400,11 +405,7 @@ fn overwritten(directory: &Fd, name: &CStr) -> Result<Option<Fd>, Error> {
         }
         Err(cause) => return Err(cause),
     };
-    if stat(&fd)?.kind != FileType::Regular {
-        return Ok(None);
-    }
-    truncate(&fd, 0)?;
-    Ok(Some(fd))
+    Ok((stat(&fd)?.kind == FileType::Regular).then_some(fd))
 }
 
 /// Returns the owner's bits of a mode: a new entry has no others until its owner is set.
