@@ -557,3 +557,17 @@ fn a_list_is_copied_as_rsync_does() {
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+#[test]
+fn bzip2_selects_nothing_from_standard_input() {
+    let haul = program!();
+    require!(haul.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("echo a.txt >list; echo data >a.txt").unwrap();
+    for words in [&["--files-from=list"][..], &["--exclude=*.txt"], &["-k", "--min-size=1"]] {
+        let run = TestRun::new(haul.path()).arg("bzip2").args(words).input(b"data").in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        assert!(!outcome.succeeded() && outcome.printed().is_empty(), "{words:?}");
+        assert!(outcome.errors().contains("standard input is one stream"), "{}", outcome.errors());
+    }
+}

@@ -213,3 +213,15 @@ fn files_of_unknown_size_are_compared_by_content() {
     assert_eq!(scene.compare("a b").printed(), "Files a/f and b/f differ: size 0, 2\n");
     assert_eq!(scene.compare("b a").printed(), "Files b/f and a/f differ: size 2, 0\n");
 }
+
+/// The name is there: only what it leads to is not.
+#[test]
+fn a_dangling_link_is_not_missing() {
+    for (first, second) in [("echo x > a/l", "ln -s nowhere b/l"), ("ln -s nowhere a/l", "echo x > b/l")] {
+        let scene = Scene::of(&format!("mkdir a b; {first}; {second}"));
+        let outcome = scene.compare("-L a b");
+        assert_eq!(outcome.status(), Some(2), "{}", outcome.printed());
+        assert!(outcome.errors().contains("l': No such file or directory"), "{}", outcome.errors());
+        assert_eq!(outcome.printed(), "");
+    }
+}

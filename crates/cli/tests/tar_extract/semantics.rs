@@ -502,3 +502,18 @@ fn names_without_recursion_select_no_members_below_them() {
         );
     }
 }
+
+/// Two names of one file: each member is written when the one before it is complete.
+#[test]
+fn names_of_one_file_are_overwritten_in_turn() {
+    let [first, second] = [b'A', b'B'].map(|byte| vec![byte; 3_500_000]);
+    let archive = a().file("a", &first).file("b", &second).file("c", &second).file("d", &first).end();
+    for _ in 0..5 {
+        alike(&archive, &["--overwrite"], |folder| {
+            fs::write(folder.join("a"), "x").unwrap();
+            ["b", "c", "d"]
+                .iter()
+                .for_each(|name| fs::hard_link(folder.join("a"), folder.join(name)).unwrap());
+        });
+    }
+}
