@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Mutex, MutexGuard};
 
-use haul_flow::{EarlierBackup, Original, Problem, lock, path_below};
+use haul_flow::{EarlierBackup, Original, OutputLine, Problem, lock, path_below};
 use haul_sys::{DirectoryReader, Errno, Error, Fd, FileType, Identity, NameArena, Open, Operation};
 use haul_sys::{c_string, open, rename, rename_to_new, stat_at};
 
@@ -57,6 +57,21 @@ impl Backups {
     /// Forgets a directory that is complete.
     pub(super) fn forget(&self, directory: Identity) {
         self.shard(directory).remove(&directory);
+    }
+}
+
+/// A backup that was made of an existing target.
+#[derive(Debug)]
+pub(super) struct MadeBackup {
+    /// Its name.
+    pub(super) name: CString,
+    /// The file that got that name.
+    pub(super) file: Identity,
+}
+
+impl MadeBackup {
+    pub(super) fn name(&self) -> &CStr {
+        &self.name
     }
 }
 
@@ -269,6 +284,30 @@ fn is_repeated(copy: EntryCopy<'_>) -> bool {
     {
         let _ = copy;
         false
+    }
+}
+
+/// Restores a backup after its replacement could not be created.
+pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&MadeBackup>) {
+    let Some(MadeBackup { name, file }) = backup else { return };
+    let outcome = copy.open_directory().and_then(|directory| {
+        // Another entry may have that name by now, and have moved this one on.
+        match stat_at(&directory, name)?.identity == *file {
+            true => rename(directory, name, copy.target_name()),
+            false => Err(Error::new(Operation::Renameat, format!("{name:?}"), Errno::STALE)),
+        }
+    });
+    match outcome {
+        Ok(()) => report_put_back(copy, name),
+        Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotUnbackup, cause)),
+    }
+}
+
+/// Prints that a backup was restored.
+pub(super) fn report_put_back(copy: EntryCopy<'_>, backup: &CStr) {
+    if copy.options.verbose {
+        let names = vec![copy.entry.node.own.held.path_of(backup), copy.target_path()];
+        copy.cx.report().line(OutputLine::new(CopyKind::Unbackup, names));
     }
 }
 

@@ -12,6 +12,7 @@ use haul_sys::{Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operat
 use haul_sys::{make_directory, open, stat};
 
 use super::attributes::{CopyPlace, NewAttributes};
+use super::backup;
 use super::creation_mode;
 use super::dry_run;
 use super::durable;
@@ -236,7 +237,7 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, 
                 .map_err(|cause| copy.problem(CopyKind::CannotCreateDirectory, cause))
                 .and_then(|ready| ready);
             if made.is_err() {
-                place::put_back(copy, backup.as_deref());
+                backup::put_back(copy, backup.as_ref());
             }
             made.map(Some)
         }

@@ -18,6 +18,7 @@ use haul_flow::{DirHandle, Enter, EntryOutcome, FlowKind, Handled, OpenDir, Prob
 use haul_sys::{EntryType, Errno, Error, FileType, Identity, Mode, Open, Operation, Stat, c_string};
 
 use super::CopyKind;
+use super::backup;
 use super::directory;
 use super::earlier;
 use super::entry_copy::EntryCopy;
@@ -197,7 +198,7 @@ fn foresee(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResult, Problem> 
     }
     if let Some(problem) = failure(copy, source, &foreseen) {
         if let Foreseen::BackedUp(_, backup) = &foreseen {
-            place::report_put_back(copy, backup);
+            backup::report_put_back(copy, backup);
         }
         return Err(problem);
     }

@@ -7,7 +7,7 @@ use haul_flow::{Claim, DirHandle, EarlierBackup, EntryOutcome, FileKey, Problem,
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Pinned, Stat, Timestamp};
 use haul_sys::{link_at_path, rename, rename_to_new, stat_at, stat_path};
 
-use super::backup;
+use super::backup::{self, MadeBackup};
 use super::dry_run;
 use super::entry_copy::EntryCopy;
 use super::journaled;
@@ -307,13 +307,13 @@ fn try_link(copy: EntryCopy<'_>, first: &LinkedName) -> Result<Linking, Problem>
         TargetPlace::Left(Left::AsCopy) => {}
         TargetPlace::Taken(_) | TargetPlace::Replaced(_) => copy.print_linked(first, before.as_ref(), None),
         TargetPlace::Free(ClearedPlace { backup, before }) => {
-            copy.print_linked(first, before.as_ref(), backup.as_deref());
+            copy.print_linked(first, before.as_ref(), backup.as_ref().map(MadeBackup::name));
             match make(copy.target_name()) {
                 // A dangling symbolic link.
                 Err(cause) if cause.is(Errno::EXIST) && backup.is_none() => {}
                 outcome => {
                     return outcome.map(|()| Linking::Done).map_err(|cause| {
-                        place::put_back(copy, backup.as_deref());
+                        backup::put_back(copy, backup.as_ref());
                         failed(cause)
                     });
                 }

@@ -1,6 +1,6 @@
 //! The target of a regular file, from its creation to its close.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -8,6 +8,7 @@ use haul_sys::{Errno, Error, Fd, Identity, Mode, Stat};
 
 #[cfg(feature = "distributed")]
 use super::Copier;
+use super::backup::MadeBackup;
 use super::creation_mode::CreationMode;
 use super::journaled::JournaledFile;
 use super::links::MadeFile;
@@ -28,7 +29,7 @@ pub struct CopiedFile {
     /// Claimed identity of the target ([`overwritten`](super::overwritten)).
     pub(super) claimed: Option<Identity>,
     /// Name of the backup, if one was made.
-    pub(super) backup: Option<CString>,
+    pub(super) backup: Option<MadeBackup>,
     /// Identity of the source, if other names wait for it.
     pub(super) link: Option<Identity>,
     /// The new file, if other names may be linked to it.
@@ -98,7 +99,7 @@ pub(super) struct OpenTarget {
     /// Its claimed identity ([`overwritten`](super::overwritten)).
     pub(super) claimed: Option<Identity>,
     /// Name of the backup, if one was made.
-    pub(super) backup: Option<CString>,
+    pub(super) backup: Option<MadeBackup>,
     /// The mode it was created with, if its name was free.
     pub(super) creation_mode: Option<CreationMode>,
     /// Set until it has its own name.

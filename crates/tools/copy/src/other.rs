@@ -10,6 +10,7 @@ use haul_sys::{
 use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_at, stat_path};
 
 use super::attributes::NewAttributes;
+use super::backup::{self, MadeBackup};
 use super::creation_mode;
 use super::earlier;
 use super::entry_copy::EntryCopy;
@@ -293,11 +294,11 @@ fn make_in_place(
             replace(copy, directory, make, failed).map(|()| None)
         }
         TargetPlace::Free(ClearedPlace { backup, before }) => {
-            copy.print_copied_onto(before.as_ref(), backup.as_deref());
+            copy.print_copied_onto(before.as_ref(), backup.as_ref().map(MadeBackup::name));
             make_new(copy, directory, make).map(|()| None).map_err(|cause| {
                 // With ESTALE another entry has the name now, which the backup must not replace.
                 if !cause.is(Errno::STALE) {
-                    place::put_back(copy, backup.as_deref());
+                    backup::put_back(copy, backup.as_ref());
                 }
                 failed(cause)
             })
@@ -414,14 +415,14 @@ fn make_link_to_source(copy: EntryCopy<'_>, source: &Stat) -> Result<CreateResul
             }
             TargetPlace::Free(freed) => freed,
         };
-        copy.print_copied_onto(freed.before.as_ref(), freed.backup.as_deref());
+        copy.print_copied_onto(freed.before.as_ref(), freed.backup.as_ref().map(MadeBackup::name));
         let outcome = match leads {
             true if is_replaced => replace(copy, &directory, &make, &failed),
             true => make_or_replace(copy, &directory, &make, &failed),
             false => Err(Problem::new(CopyKind::RelativeLink).naming(copy.target_path())),
         };
         if let Err(problem) = outcome {
-            place::put_back(copy, freed.backup.as_deref());
+            backup::put_back(copy, freed.backup.as_ref());
             return Err(problem);
         }
     }

@@ -145,10 +145,10 @@ pub(super) fn claim_new(copy: EntryCopy<'_>, source: &Stat, target: &OpenTarget)
     // Another name leads into a directory that this run made only through a link that is kept, or
     // where case is ignored; there nothing is overwritten in place.
     let is_reached = !own.is_new() || copy.options.existing.keep_directory_symlink;
-    let made = match stat(&target.file) {
-        Ok(made) if is_reached && target.staged.is_none() && copy.entry.node.owner.is_none() => made,
-        _ => return OverwriteClaim::First(None),
-    };
+    if !is_reached || target.staged.is_some() || copy.entry.node.owner.is_some() {
+        return OverwriteClaim::First(None);
+    }
+    let Ok(made) = stat(&target.file) else { return OverwriteClaim::First(None) };
     let was_claimed = copy.copier.overwritten.claimed.has(made.identity);
     let claim = claim(copy, source, Some(&made));
     if let OverwriteClaim::First(claimed) = claim

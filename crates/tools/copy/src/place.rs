@@ -4,15 +4,15 @@
 //! and only then is its place examined. With `-u`, `-n` and `-i` it is examined first, by name, so
 //! a file that is skipped is never opened.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::atomic::Ordering;
 
 use haul_flow::{EarlierBackup, EntryOutcome, FlowKind, OutputLine, Problem, uninterrupted};
 use haul_sys::{EntryType, Errno, Fd, FileType, Mode, Stat};
-use haul_sys::{may_write, remove, remove_directory, rename, stat_at, stat_followed, stat_path};
+use haul_sys::{may_write, remove, remove_directory, stat_at, stat_followed, stat_path};
 
 use super::CopyKind;
-use super::backup::{self, Turn, backup_name, base_of};
+use super::backup::{self, MadeBackup, Turn, backup_name, base_of};
 use super::entry_copy::EntryCopy;
 use super::existing::{Decision, Details, ReplaceRefusal, Skip, TargetCase, decide, looks_at_link};
 use super::journaled;
@@ -37,7 +37,7 @@ pub(super) enum TargetPlace {
 #[derive(Default)]
 pub(super) struct ClearedPlace {
     /// The name that the old file was renamed to.
-    pub(super) backup: Option<CString>,
+    pub(super) backup: Option<MadeBackup>,
     /// The entry that was there.
     pub(super) before: Option<Stat>,
 }
@@ -316,6 +316,7 @@ pub(super) fn clear(
         Decision::BackUp => {
             let Some(turn) = turn else { return Ok(TargetPlace::Taken(Some(there))) };
             copy.with_room(|| turn.back_up(directory, name, &copy.options.existing))
+                .map(|name| name.map(|name| MadeBackup { name, file: there.identity }))
                 .map(|backup| TargetPlace::Free(freed(backup)))
                 .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
         }
@@ -395,24 +396,6 @@ pub(super) fn make_room(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> R
         }
         Err(cause) if cause.is(Errno::NOENT) => Ok(()),
         Err(cause) => Err(copy.problem(CopyKind::CannotRemove, cause)),
-    }
-}
-
-/// Restores a backup after its replacement could not be created.
-pub(super) fn put_back(copy: EntryCopy<'_>, backup: Option<&CStr>) {
-    let Some(backup) = backup else { return };
-    let outcome = copy.open_directory().and_then(|directory| rename(directory, backup, copy.target_name()));
-    match outcome {
-        Ok(()) => report_put_back(copy, backup),
-        Err(cause) => copy.cx.problem(copy.problem(CopyKind::CannotUnbackup, cause)),
-    }
-}
-
-/// Prints that a backup was restored.
-pub(super) fn report_put_back(copy: EntryCopy<'_>, backup: &CStr) {
-    if copy.options.verbose {
-        let names = vec![copy.entry.node.own.held.path_of(backup), copy.target_path()];
-        copy.cx.report().line(OutputLine::new(CopyKind::Unbackup, names));
     }
 }
 

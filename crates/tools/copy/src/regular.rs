@@ -12,6 +12,7 @@ use haul_sys::{
 };
 
 use super::attributes::NewAttributes;
+use super::backup::{self, MadeBackup};
 use super::changed;
 use super::creation_mode::{self, CreationMode};
 use super::debug;
@@ -147,7 +148,7 @@ fn fill(
             copy.cx.problem(problem.because(cause));
             debug::print_failed(copy, "unsupported");
             staged::take_back(copy, file, staged.as_ref(), before.is_none());
-            place::put_back(copy, backup.as_deref());
+            backup::put_back(copy, backup.as_ref());
             return None;
         }
     };
@@ -283,7 +284,7 @@ fn open_in_place(
             replace(copy, source, directory).map(PreparedTarget::Open)
         }
         TargetPlace::Free(ClearedPlace { backup, before }) => {
-            copy.print_copied_onto(before.as_ref(), backup.as_deref());
+            copy.print_copied_onto(before.as_ref(), backup.as_ref().map(MadeBackup::name));
             let is_there = if backup.is_some() { check_source(copy) } else { Ok(()) };
             match is_there.and_then(|()| make_anew(copy, source, directory)) {
                 Ok(target) => match overwritten::claim_new(copy, source.stat, &target) {
@@ -293,7 +294,7 @@ fn open_in_place(
                     OverwriteClaim::Waits => Ok(PreparedTarget::Waits),
                 },
                 Err(problem) => {
-                    place::put_back(copy, backup.as_deref());
+                    backup::put_back(copy, backup.as_ref());
                     Err(problem)
                 }
             }
@@ -545,7 +546,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
         copy.record_made();
     }
     if !moved {
-        place::put_back(copy, own.backup.as_deref());
+        backup::put_back(copy, own.backup.as_ref());
     }
     match (own.link, moved) {
         (Some(file), true) => {

@@ -12,6 +12,7 @@ use haul_sys::{is_local, make_blocking, read_on, reflink, stat, truncate, write,
 
 use super::CopyKind;
 use super::attributes::NewAttributes;
+use super::backup;
 use super::creation_mode;
 use super::debug;
 use super::durable;
@@ -19,7 +20,6 @@ use super::entry_copy::EntryCopy;
 use super::holes;
 use super::open_target::OpenTarget;
 use super::options::{Reflink, Sparse, Verify};
-use super::place;
 use super::source_xattrs;
 use super::staged;
 use super::verify::Verification;
@@ -37,7 +37,7 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         let problem = Problem::new(CopyKind::FailedToClone).naming(copy.target_path());
         copy.cx.problem(problem.naming(copy.entry.path()).because(cause));
         staged::take_back(copy, file, staged.as_ref(), before.is_none());
-        place::put_back(copy, backup.as_deref());
+        backup::put_back(copy, backup.as_ref());
         return false;
     }
     let is_file = before.is_none_or(|before| before.kind == FileType::Regular);
@@ -81,7 +81,7 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         verification.iter().for_each(|verification| verification.pass_on(copy));
         copy.count_file(length);
     } else {
-        place::put_back(copy, backup.as_deref());
+        backup::put_back(copy, backup.as_ref());
     }
     moved
 }

@@ -11,6 +11,7 @@ use haul_sys::{Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, interpos
 
 use super::Copier;
 use super::attributes::NewAttributes;
+use super::backup;
 use super::creation_mode::{self, CreationMode};
 use super::durable;
 use super::entry_copy::EntryCopy;
@@ -98,7 +99,7 @@ fn make_by_opening(
     }
     let closed = file.close();
     if closed.is_err() || !matches!(made, CreateResult::Whole) {
-        place::put_back(copy, backup.as_deref());
+        backup::put_back(copy, backup.as_ref());
     }
     closed.map_err(|cause| unclosed(copy.target_path(), cause))?;
     Ok(made)
