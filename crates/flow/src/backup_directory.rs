@@ -81,8 +81,8 @@ pub enum EarlierBackup {
     Replaced,
     /// It stays, and the file is not kept.
     Stays,
-    /// It stays, and the file is kept under a numbered name beside it: nobody knows which of the two
-    /// is the original.
+    /// It stays, and the file is kept under a numbered name beside it: nobody knows which of the
+    /// two is the original.
     Both,
 }
 
@@ -283,8 +283,8 @@ fn link_over(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
     }
 }
 
-/// Gives a file of a directory a second name in the backup: the first free of `NAME.~1~`, `NAME.~2~`
-/// and so on.
+/// Gives a file of a directory a second name in the backup: the first free of `NAME.~1~`,
+/// `NAME.~2~` and so on.
 fn link_beside(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
     let mut number = 1_u32;
     loop {

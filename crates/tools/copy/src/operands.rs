@@ -482,8 +482,8 @@ impl TouchedFiles {
             Ok(there) => (Some(there).filter(|there| there.kind != FileType::Directory), false),
             Err(_) => (None, stat_at(directory, &path).is_ok()),
         };
-        // A dangling link may lead to a copy that isn't there yet. Below the target directory nothing
-        // is reached by a path.
+        // A dangling link may lead to a copy that isn't there yet. Below the target directory
+        // nothing is reached by a path.
         let may_meet = assignment.is_regular && assignment.components().count() == 1;
         let held = cache.open(&assignment.target.0).ok().filter(|_| may_meet);
         let (there, dangles) = held.map_or((None, false), |held| look(&held));
