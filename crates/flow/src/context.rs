@@ -164,7 +164,7 @@ impl<'r, T: Tool> Context<'r, T> {
         self.errors.get()
     }
 
-    /// Reports a failure of an entry, unless the tool does.
+    /// Reports a failure of an entry, unless the tool does. Returns what the tool answered.
     pub fn report_failure(&self, entry: &Entry<T>, failure: EntryFailure<'_>) -> Reported {
         let reported = self.run.tool.failed(self, entry, failure);
         if reported == Reported::No {

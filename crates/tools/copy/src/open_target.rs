@@ -28,7 +28,7 @@ pub struct CopiedFile {
     pub(super) before: Option<Stat>,
     /// Claimed identity of the target ([`overwritten`](super::overwritten)).
     pub(super) claimed: Option<Identity>,
-    /// Name of the backup, if one was made.
+    /// The backup, if one was made.
     pub(super) backup: Option<MadeBackup>,
     /// Identity of the source, if other names wait for it.
     pub(super) link: Option<Identity>,
@@ -98,7 +98,7 @@ pub(super) struct OpenTarget {
     pub(super) before: Option<Stat>,
     /// Its claimed identity ([`overwritten`](super::overwritten)).
     pub(super) claimed: Option<Identity>,
-    /// Name of the backup, if one was made.
+    /// The backup, if one was made.
     pub(super) backup: Option<MadeBackup>,
     /// The mode it was created with, if its name was free.
     pub(super) creation_mode: Option<CreationMode>,
