@@ -17,7 +17,14 @@ use crate::wire::DirectoryToken;
 
 /// The tokens that exist now.
 #[derive(Debug, Default)]
-pub struct LiveTokens(Mutex<Vec<LiveToken>>);
+pub struct LiveTokens(Mutex<TokenList>);
+
+#[derive(Debug, Default)]
+struct TokenList {
+    tokens: Vec<LiveToken>,
+    /// True once the process is about to end: no more are created.
+    is_closed: bool,
+}
 
 #[derive(Debug)]
 struct LiveToken {
@@ -61,11 +68,12 @@ impl LiveTokens {
         // Held throughout: a thread that is about to end the program waits for the removals.
         let mut live = lock(&self.0);
         let remove = |token: LiveToken| token.remove().err().map(|cause| (token.path, cause));
-        mem::take(&mut *live).into_iter().filter_map(remove).collect()
+        mem::take(&mut live.tokens).into_iter().filter_map(remove).collect()
     }
 
     /// Removes them as far as possible, for a process that is about to end.
     pub fn remove(&self) {
+        lock(&self.0).is_closed = true;
         drop(self.remove_all());
     }
 }
@@ -101,12 +109,16 @@ impl<'a, T> Tokens<'a, T> {
         let mut left = Vec::new();
         for place in &spec.places {
             let made = spec.run.cache.open(place).and_then(|directory| {
-                let token = LiveToken::create(directory, &name, place.path_of(&name), attempt)?;
-                lock(&live.0).push(token);
-                Ok(DirectoryToken { place: RemotePath::to(place), name: name.clone() })
+                // Held meanwhile: a signal removes what is in the list.
+                let mut live = lock(&live.0);
+                if live.is_closed {
+                    return Ok(None);
+                }
+                live.tokens.push(LiveToken::create(directory, &name, place.path_of(&name), attempt)?);
+                Ok(Some(DirectoryToken { place: RemotePath::to(place), name: name.clone() }))
             });
             match made {
-                Ok(token) => left.push(token),
+                Ok(token) => left.extend(token),
                 Err(cause) => spec.run.report.debug(&format!("cannot create a token: {cause:#}")),
             }
         }

@@ -91,7 +91,13 @@ fn go_on_with(
     }
     let temporary_name = ticket.is_temporary().then(|| ticket.name().to_owned());
     let before = temporary_name.is_none().then_some(there);
-    Some(OpenTarget { staged: temporary_name.map(Staged::named), before, ..OpenTarget::new(file) })
+    let mut target =
+        OpenTarget { staged: temporary_name.map(Staged::named), before, ..OpenTarget::new(file) };
+    // What the lost rank was about to replace is still there.
+    let is_taken = stat_at(directory, copy.target_name()).is_ok();
+    let replaces = is_taken && (item.spec.attempt > 1 || copy.options.replaces_whole());
+    target.staged.iter_mut().for_each(|staged| staged.replaces = replaces);
+    Some(target)
 }
 
 /// Returns the temporary name for an entry's copy. `None` if copies are created under their
