@@ -277,14 +277,12 @@ pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd, earlier: EarlierBackup) 
 /// True if a lost rank may have replaced the entry's target, and kept it, already.
 fn is_repeated(copy: EntryCopy<'_>) -> bool {
     #[cfg(feature = "distributed")]
-    {
-        haul_cluster::item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1)
+    if copy.entry.node.owner.is_some() {
+        return haul_cluster::item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1);
     }
     #[cfg(not(feature = "distributed"))]
-    {
-        let _ = copy;
-        false
-    }
+    let _ = copy;
+    false
 }
 
 /// Restores a backup after its replacement could not be created.

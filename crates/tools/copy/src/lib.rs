@@ -262,13 +262,16 @@ impl Copier {
     /// True if an entry is not begun any more. The ranges of a file that other processes have begun
     /// are copied to its end.
     fn is_stopped(&self, entry: &Entry<Self>) -> bool {
-        #[cfg(feature = "distributed")]
-        if haul_cluster::item_of(&*entry.node).is_some_and(|item| item.spec.piece.is_some()) {
+        if !self.cancel.is_cancelled() {
             return false;
+        }
+        #[cfg(feature = "distributed")]
+        if entry.node.owner.is_some() {
+            return haul_cluster::item_of(&*entry.node).is_none_or(|item| item.spec.piece.is_none());
         }
         #[cfg(not(feature = "distributed"))]
         let _ = entry;
-        self.cancel.is_cancelled()
+        true
     }
 
     /// True if failing to set an owner is no error: only root is expected to succeed.
