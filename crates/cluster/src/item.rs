@@ -100,7 +100,7 @@ pub struct WorkItem<T: Tool> {
     /// Total size of the listings of its directories, in bytes.
     pub(crate) listed: AtomicUsize,
     seen: OnceLock<SeenEntries>,
-    /// Entries that get no stamp: nothing was done about them.
+    /// Entries that get no stamp, because they were left out.
     left_out: Mutex<HashSet<CString>>,
 }
 

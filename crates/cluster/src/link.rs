@@ -242,7 +242,7 @@ impl<W: AsFd> Paced<W> {
     fn write_piece(&self, piece: &[u8]) -> io::Result<()> {
         let mut deadline = Deadline::new(Instant::now(), self.silence);
         loop {
-            // All of the piece or nothing: so much is written at once (pipe(7)).
+            // A write of so few bytes is atomic (pipe(7)): after a timeout, none was written.
             match write_all_within(&self.output, piece, LOOK_EVERY.min(self.silence)) {
                 Err(cause) if cause.is(Errno::TIMEDOUT) && !deadline.has_passed(Instant::now()) => {}
                 outcome => return outcome.map_err(|cause| cause.errno().into()),

@@ -109,7 +109,7 @@ impl<'a, T> Tokens<'a, T> {
         let mut left = Vec::new();
         for place in &spec.places {
             let made = spec.run.cache.open(place).and_then(|directory| {
-                // Held meanwhile: a signal removes what is in the list.
+                // Held until it is in the list: a signal removes only what it finds there.
                 let mut live = lock(&live.0);
                 if live.is_closed {
                     return Ok(None);

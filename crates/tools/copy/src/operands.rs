@@ -31,7 +31,7 @@ pub(super) struct Assignment {
     lineage: Option<Lineage>,
     /// The source's identity; known only if it is a non-directory among several sources.
     file: Option<Identity>,
-    /// True if that is a regular file, which is written to what is there.
+    /// True if that is a regular file: only those are written into an existing target.
     is_regular: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Existing targets being overwritten, so that no two copies write to one at a time, and none is
-//! read by a third.
+//! Existing targets being overwritten, so that no two copies write to one at the same time, and no
+//! other copy reads it meanwhile.
 //!
 //! Two targets may be one file: hard links, symbolic links, a directory that is mounted twice,
 //! names that differ in case only. In the same way a target may be the source of another entry. GNU
@@ -39,7 +39,7 @@ use super::options::Atomic;
 /// Number of locks, so that different files rarely share one.
 const SHARDS: usize = 16;
 
-/// Words of 64 bits that tell which files may have been claimed.
+/// Size of the filter of claimed files, in words of 64 bits.
 const CLAIMED_WORDS: usize = 256;
 
 /// The files being overwritten or read, and the entries that wait for each.
@@ -49,7 +49,7 @@ pub(super) struct OverwrittenFiles {
     /// Files claimed for entries that ranks copy, by the entry's directory and name.
     #[cfg(feature = "distributed")]
     by_ranks: Mutex<HashMap<(usize, CString), Identity>>,
-    /// A bit for each file that was claimed, by a part of its inode number.
+    /// Filter of the files that were ever claimed: a bit for each inode number modulo its size.
     claimed: ClaimedBits,
 }
 
@@ -142,8 +142,8 @@ pub(super) fn claim(copy: EntryCopy<'_>, source: &Stat, there: Option<&Stat>) ->
 /// another name before it is complete.
 pub(super) fn claim_new(copy: EntryCopy<'_>, source: &Stat, target: &OpenTarget) -> OverwriteClaim {
     let own = &copy.entry.node.own;
-    // Another name leads into a directory that this run made only through a link that is kept, or
-    // where case is ignored; there nothing is overwritten in place.
+    // A directory that this run made is reached under another name only through a link that is
+    // followed. Names that differ in case only are replaced as a whole (`regular::is_made_here`).
     let is_reached = !own.is_new() || copy.options.existing.keep_directory_symlink;
     if !is_reached || target.staged.is_some() || copy.entry.node.owner.is_some() {
         return OverwriteClaim::First(None);

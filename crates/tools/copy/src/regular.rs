@@ -383,8 +383,8 @@ fn empty(
     Ok(OpenTarget { before: Some(opened), ..OpenTarget::new(file) })
 }
 
-/// True if a part of a rank's file would count as newer than its source when the file is copied
-/// again because the rank is lost.
+/// True if a part of the file would look newer than its source. If the rank is lost, whoever does
+/// its work again would skip the file.
 fn is_kept_by_repetition(copy: EntryCopy<'_>, directory: &Fd, opened: &Stat) -> bool {
     let is_itself =
         || stat_at(directory, copy.target_name()).is_ok_and(|there| there.identity == opened.identity);

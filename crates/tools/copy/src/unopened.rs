@@ -33,8 +33,8 @@ pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
     }
 }
 
-/// Leaves the target of a file that can't be opened, if nothing has to be copied. `place::leaves`
-/// has decided about files with one name; the other names of this one need to know.
+/// Leaves the target of a file that can't be opened, if nothing has to be copied. For files with
+/// one name, `place::leaves` has decided that; the other names of this one wait for the outcome.
 fn leave_unopened(copy: EntryCopy<'_>, source: &Stat) -> Reported {
     let existing = &copy.options.existing;
     if existing.update == Update::All || existing.ask || source.kind != FileType::Regular {

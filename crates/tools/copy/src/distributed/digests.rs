@@ -32,8 +32,9 @@ fn not_listed(copy: EntryCopy<'_>) {
     copy.cx.problem(Problem::new(CopyKind::NotListed).naming(copy.target_path()));
 }
 
-/// Called when the existing target of an entry stays (`-n`, `-u`). If the entry's work item is done
-/// again, the lost rank may have made that target, and nobody knows whether it was verified.
+/// Called when the existing target of an entry stays (`-n`, `-u`): it isn't recorded as a copy. If
+/// the entry's work item is done again, the lost rank may have made that target, and nobody knows
+/// whether it was verified.
 pub(crate) fn note_left(copy: EntryCopy<'_>) {
     copy.entry.node.owner.iter().for_each(|owner| owner.note_left_out(copy.entry));
     let is_again = item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1);
