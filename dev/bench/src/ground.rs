@@ -8,7 +8,8 @@
 //!
 //! Before every run the target is reformatted and the cache state of the source is set. *Cold*
 //! unmounts the source and mounts it again, which drops its pages, inodes and names, but neither
-//! the page cache of the programs nor the disk's own cache. *Warm* reads every byte of it.
+//! the page cache of the programs nor the disk's own cache. *Warm* reads every byte of it. Then the
+//! memory that the run will need is [taken back from the host](crate::memory).
 //!
 //! On a single file system ([`Sides::One`]) the source must live on the target: after each
 //! reformat, the workload is copied there from the source image. The file system is writable
@@ -28,6 +29,7 @@ use tempfile::TempDir;
 use crate::error::{Error, Result};
 use crate::image::{Access, FileSystem, Image, Room};
 use crate::interrupt::Interrupt;
+use crate::memory::touch_free;
 use crate::names::ValueName;
 use crate::programs;
 use crate::shapes::{Totals, TreeShape};
@@ -105,6 +107,7 @@ fn copy_whole(source: &Path, target: &Path, interrupt: &Interrupt) -> Result<()>
 #[derive(Debug)]
 pub(crate) struct ImageGround {
     layout: ImageLayout,
+    content_bytes: u64,
     // Drop order matters on a panic: the images must be closed before their directory is removed.
     source: Image,
     target: Image,
@@ -123,7 +126,7 @@ impl ImageGround {
         let place = fs::canonicalize(work.path()).map_err(Error::doing("resolve", work.path()))?;
         let source = Image::new(&place, "source", layout.source, source_room);
         let target = Image::new(&place, "target", layout.target, target_room);
-        Ok(ImageGround { layout, source, target, work })
+        Ok(ImageGround { layout, content_bytes: totals.bytes, source, target, work })
     }
 
     /// Makes the source image, its workload and the target's device; returns the workload's digest.
@@ -184,7 +187,9 @@ impl ImageGround {
                 }
             }
         }
-        sync(self.target_top())
+        sync(self.target_top())?;
+        touch_free(self.content_bytes);
+        Ok(())
     }
 
     /// Removes everything and returns what could not be removed.

@@ -38,6 +38,7 @@ mod image;
 mod interrupt;
 mod machine;
 mod measure;
+mod memory;
 mod names;
 mod noise;
 mod outfile;

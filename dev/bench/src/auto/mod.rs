@@ -36,6 +36,7 @@ use crate::image::FileSystem;
 use crate::interrupt::Interrupt;
 use crate::machine::MachineFacts;
 use crate::measure::measure;
+use crate::memory::touch_free;
 use crate::names::ValueName;
 use crate::noise::Noise;
 use crate::outfile::OutFile;
@@ -401,6 +402,7 @@ impl Matrix<'_> {
             }
             _ => {}
         }
+        touch_free(made.set.totals().bytes);
         let target = ground.target();
         let said = programs::scratch()?;
         let mut command = Command::new(&self.haul);
