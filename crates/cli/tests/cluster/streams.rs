@@ -80,6 +80,27 @@ const STREAMS: &[&str] = &[
     "$HAUL cp -r --exclude-from=/dev/stdin \"$@\" t n <list; ls n",
 ];
 
+/// Lines wait for their reader, as for a user of `less`, longer than a silent process is waited for.
+/// Many, so that they fill each buffer on the way.
+#[test]
+fn ranks_live_on_while_nobody_reads_the_lines() {
+    require!(program!().needs_haul());
+    let installed = Mpi::installed();
+    if installed.is_empty() {
+        skip!("needs an MPI installation");
+    }
+    let sandbox = Sandbox::in_memory().unwrap();
+    let name = "x".repeat(200);
+    shell(&sandbox, &format!("mkdir t; cd t; for i in {{1..5000}}; do : >{name}$i; done"), &[]);
+    let script = "set -eo pipefail; $HAUL cp -rv \"$@\" t n | { sleep 10; wc -l; }; rm -r n";
+    for mpi in &installed {
+        let run = bash(&sandbox, script).env("HAUL_SILENCE", "3").arg("bash").args(mpi.options(2));
+        let outcome = mpi.with(run).finish().unwrap();
+        let (kind, printed) = (mpi.kind().name(), outcome.printed());
+        assert_eq!((printed.trim(), outcome.errors().as_str()), ("5001", ""), "{kind}");
+    }
+}
+
 #[test]
 fn descriptors_are_those_of_the_launch_process() {
     require!(program!().needs_haul());

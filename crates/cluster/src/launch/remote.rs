@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! worker:   share(files) ─► table, link ─► ranks
-//! receiver: reports ◄─ link;  table row ─► Job::Visit ─► worker: complete
+//! receiver: link ─► heartbeats: answers;  reports ─► taker
+//! taker:    reports ─► the user;  table row ─► Job::Visit ─► worker: complete
 //! ```
 //!
 //! It extends the local driver in two ways: a job that may travel goes over the link instead of
-//! into a queue, and a thread receives the reports. Every row of the table holds a feed of the
+//! into a queue, and two threads receive and take the reports. Every row of the table holds a feed of the
 //! local driver, so the run ends when the workers have nothing to do and nothing is in flight.
 //!
-//! Bound: a worker that would exceed [`outstanding_max`] waits. The receiver makes room by itself,
+//! Bound: a worker that would exceed [`outstanding_max`] waits. The taker makes room by itself,
 //! without the workers, so the wait ends as long as the ranks work or are given up.
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use haul_sys::leads_to_descriptor;
 use super::group::{ProcessGroup, Received, Restart};
 use super::outstanding::{LargeInFlight, Outstanding, Sent, entry_key};
 use crate::distributed::Distributed;
+use crate::error::JobError;
 use crate::item::{ItemOutcome, ItemSpec, PackedItem, PendingItem};
 use crate::kind::ClusterKind;
 use crate::schedule::ItemId;
@@ -184,7 +187,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         table.insert(Sent { pending, item, entries, feed });
     }
 
-    /// Posts a work item to the link. If the link is broken, the receiver sends everything in the
+    /// Posts a work item to the link. If the link is broken, the taker sends everything in the
     /// table again, so the caller must hold the table's lock.
     fn post(&self, pending: &PendingItem<T>, item: &ItemSpec, entries: usize) {
         let packed: PackedItem = pending.pack(self.spec.run.tool, item.clone());
@@ -204,41 +207,69 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.complete(feed, pending, item.claimed, ItemOutcome::default());
     }
 
-    /// Receives reports until the run ends or the job is lost for good.
-    fn receive(&self) {
+    /// Takes reports until the run ends or the job is lost for good.
+    fn take_reports(&self) {
         let report = self.spec.run.report;
+        while let Some(why) = self.take_reports_of_attempt() {
+            report.slow_ranks(Vec::new());
+            if self.over.load(Ordering::Acquire) {
+                // Nothing is in flight any more; the loss is reported when the ranks are dismissed.
+                return;
+            }
+            if !T::MAY_BE_REPEATED {
+                // At once: ending the job takes a while.
+                self.spec.run.tool.lost();
+            }
+            match self.group.begin_again(self.spec, &why) {
+                Some(again) => self.go_on(again),
+                None => return self.give_up(),
+            }
+        }
+        // Deletion may follow, which shows progress too.
+        report.slow_ranks(Vec::new());
+    }
+
+    /// Takes reports until the run ends, or the attempt is lost. Returns why it is lost.
+    fn take_reports_of_attempt(&self) -> Option<JobError> {
+        let (sender, receiver) = channel();
+        std::thread::scope(|threads| {
+            threads.spawn(|| self.receive(sender));
+            for received in receiver {
+                match received {
+                    Received::Report(host, report) => self.take(&host, *report),
+                    Received::Remark(text) => self.spec.run.report.debug(&text),
+                    Received::SlowRanks(slow) => self.spec.run.report.slow_ranks(slow),
+                    Received::Grant(load) => self.with_limits(|limits| limits.grant(load)),
+                    Received::Nothing => {}
+                    Received::Lost(why) => return Some(why),
+                }
+            }
+            None
+        })
+    }
+
+    /// Receives messages for [`Self::take_reports`] until the run ends or the attempt is lost.
+    /// Heartbeats must be answered at any time, but whoever takes a report may have to wait: for
+    /// the reader of its lines, such as `less`.
+    fn receive(&self, taker: Sender<Received>) {
         let mut patience = RECEIVE_PAUSES.0;
         while !self.over.load(Ordering::Acquire) {
             let received = self.group.receive(patience);
+            let is_lost = matches!(received, Received::Lost(_));
             patience = if let Received::Nothing = received {
                 (patience * 2).min(RECEIVE_PAUSES.1)
             } else {
+                // The other thread takes until this one ends.
+                taker.send(received).unwrap_or_default();
                 RECEIVE_PAUSES.0
             };
-            match received {
-                Received::Report(host, report) => self.take(&host, *report),
-                Received::Remark(text) => report.debug(&text),
-                Received::SlowRanks(slow) => report.slow_ranks(slow),
-                Received::Grant(load) => self.with_limits(|limits| limits.grant(load)),
-                Received::Nothing => {}
-                Received::Lost(why) => {
-                    report.slow_ranks(Vec::new());
-                    if !T::MAY_BE_REPEATED {
-                        // At once: ending the job takes a while.
-                        self.spec.run.tool.lost();
-                    }
-                    match self.group.begin_again(self.spec, &why) {
-                        Some(again) => self.go_on(again),
-                        None => return self.give_up(),
-                    }
-                }
+            if is_lost {
+                return;
             }
             self.call_off();
             self.pass_on_limits();
             self.close();
         }
-        // Deletion may follow, which shows progress too.
-        report.slow_ranks(Vec::new());
     }
 
     /// Sends the ranks, once, the cancellation of the run.
@@ -380,10 +411,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.room.notify_all();
     }
 
-    /// Runs the tool over the operands, with a second thread that receives reports.
+    /// Runs the tool over the operands, with a second thread that takes reports.
     pub(crate) fn run(&self, operands: Vec<Operand<T::Directory>>) -> Status {
         std::thread::scope(|threads| {
-            threads.spawn(|| self.receive());
+            threads.spawn(|| self.take_reports());
             let status = haul_flow::run(&self.spec.run, self, operands);
             self.over.store(true, Ordering::Release);
             status
