@@ -28,9 +28,16 @@ function run(words, options) {
   const { signal, onProgress } = options;
   if (signal?.aborted) throw new AbortError(signal.reason);
   const [command, ...rest] = words;
-  const child = start(program(options), [command, '--events=fd:3', ...rest]);
   const events = new Events(onProgress);
   return new Promise((resolve, reject) => {
+    // Too many arguments are thrown; other failures to start are an event. Without descriptors
+    // for the pipes there are no streams, and no end follows.
+    const child = start(program(options), [command, '--events=fd:3', ...rest]);
+    if (child.stdio === undefined) {
+      child.on('error', (cause) => reject(notStarted(cause)));
+      return;
+    }
+    running.add(child);
     let messages = '';
     let failure = null;
     // haul removes what is incomplete before a signal ends it; its end is waited for below.
@@ -54,9 +61,7 @@ function run(words, options) {
     child.stdio[3].on('error', () => {});
     child.stderr.on('error', () => {});
     child.on('error', (cause) => {
-      if (child.pid === undefined) {
-        failure = new HaulError(`cannot run haul: ${cause.message}`, { cause, code: cause.code });
-      }
+      if (child.pid === undefined) failure = notStarted(cause);
     });
     child.on('close', (exitCode, signalName) => {
       running.delete(child);
@@ -74,12 +79,18 @@ function run(words, options) {
 function start(path, words) {
   // Progress is an event; lines about it would only fill the messages.
   const env = { ...process.env, HAUL_PROGRESS: 'never' };
-  const child = spawn(path, words, { env, stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
   if (running.size === 0 && process.listeners('exit').indexOf(stopAll) === -1) {
     process.on('exit', stopAll);
   }
-  running.add(child);
-  return child;
+  try {
+    return spawn(path, words, { env, stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
+  } catch (cause) {
+    throw notStarted(cause);
+  }
+}
+
+function notStarted(cause) {
+  return new HaulError(`cannot run haul: ${cause.message}`, { cause, code: cause.code });
 }
 
 function stopAll() {

@@ -3,6 +3,7 @@
 // Run with NODE_PATH or a node_modules folder in which haul-copy is installed.
 
 const assert = require('node:assert/strict');
+const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
@@ -187,6 +188,33 @@ test('an option that is undefined is not given', async (t) => {
   const options = Object.fromEntries(names.map((name) => [name, undefined]));
   assert.equal((await copyTree(source, target, options)).files, 2);
   assert.equal((await sync(source, target, { maxDelete: undefined, filter: undefined })).deleted, 0);
+});
+
+test('a program that cannot be started is an error, and the next run works', async (t) => {
+  const { source, target } = tree(t);
+  // Longer than Linux lets an argument be.
+  const exclude = 'x'.repeat(200_000);
+  await assert.rejects(copyTree(source, target, { exclude }), { name: 'HaulError', code: 'E2BIG' });
+  const script = `
+    const fs = require('node:fs');
+    const { copyTree } = require('haul-copy');
+    const open = [];
+    try {
+      for (;;) open.push(fs.openSync('/dev/null'));
+    } catch (error) {
+      if (error.code !== 'EMFILE') throw error;
+    }
+    // As many as Node itself needs, and fewer than the pipes to haul take.
+    fs.closeSync(open.pop());
+    const copy = () => copyTree(${JSON.stringify(source)}, ${JSON.stringify(target)});
+    copy().then(() => 'copied', (error) => error).then(async (error) => {
+      for (const file of open) fs.closeSync(file);
+      const { files } = await copy();
+      console.log(error.name, error.code, files);
+    });`;
+  const limited = ['-c', 'ulimit -n 100; exec "$0" -e "$1"', process.execPath, script];
+  const { status, stdout, stderr } = spawnSync('sh', limited, { cwd: __dirname, encoding: 'utf8' });
+  assert.deepEqual([status, stdout, stderr], [0, 'HaulError EMFILE 2\n', '']);
 });
 
 test('a program that is missing, or prints no events, is an error', async (t) => {
