@@ -271,13 +271,16 @@ fn zsh_completes() {
     require!(program!().needs_haul(), needs::tool("script"), needs::tool("zsh"));
     let (_sandbox, work, tools) = ground();
     let mut terminal = Terminal::open("zsh -f -i", &work, &tools);
-    let folder = generated("completions/_haul");
-    let folder = folder.parent().unwrap().display();
+    // As `cargo xtask install` puts them.
+    let folder = work.parent().unwrap().join("site-functions");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(generated("completions/_haul"), folder.join("_haul")).unwrap();
+    fs::write(folder.join("_haul-cp"), "#compdef cp\n_haul \"$@\"\n").unwrap();
+    let folder = folder.display();
     // Unlike expand-or-complete, complete-word doesn't itself run what is on the line.
     let settings = "bindkey '^I' complete-word; unsetopt auto_menu list_ambiguous prompt_sp prompt_cr beep; \
                     LISTMAX=10000; unset zle_bracketed_paste";
-    // Load the function now: it also registers itself for cp.
-    let load = "autoload -Uz compinit; compinit -u -D; autoload +X -Uz _haul; compdef _haul cp";
+    let load = "autoload -Uz compinit; compinit -u -D";
     terminal.press(&format!(
         "stty cols 300; fpath=('{folder}' $fpath); {load}; {settings}; {FUNCTIONS}; PS1='REA''DY> '\n"
     ));

@@ -335,6 +335,37 @@ fn functions_of_a_small_copy_are_side_by_side() {
 }
 
 #[test]
+fn shells_find_completions_by_every_name_of_haul() {
+    require!(needs::tool("dpkg-deb"), needs::tool("zsh"), needs::tool("fish"), static_builds());
+    let folder = tempfile::tempdir().unwrap();
+    for package in ["haul", "haul-cp"] {
+        let package = found(&format!("/{package}_{}_amd64.deb", env!("CARGO_PKG_VERSION")));
+        run(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder.path())).unwrap();
+    }
+    let user = folder.path().join("usr");
+    std::os::unix::fs::symlink("haul", user.join("bin/cp")).unwrap();
+    let zsh = "fpath=($1 $fpath); autoload -Uz compinit; compinit -u -D
+        print -r -- $_comps[haul] $_comps[cp] $_comps[spdcp]";
+    let mut zsh_shell = Command::new("zsh");
+    zsh_shell.args(["-f", "-c", zsh, "zsh"]).arg(user.join("share/zsh/vendor-completions"));
+    assert_eq!(run(&mut zsh_shell).unwrap(), "_haul _haul-cp _haul-spdcp\n");
+
+    let path = std::env::var("PATH").unwrap();
+    for (line, option) in [("cp --bwl", "--bwlimit"), ("haul cp --bwl", "--bwlimit")] {
+        let mut fish = Command::new("fish");
+        let script = format!("set fish_complete_path $argv[1] $fish_complete_path; complete -C '{line}'");
+        fish.args(["--no-config", "-c", &script]).arg(user.join("share/fish/vendor_completions.d"));
+        fish.env("PATH", format!("{}:{path}", user.join("bin").display())).env("HOME", folder.path());
+        let offered = run(&mut fish).unwrap();
+        assert!(offered.starts_with(option), "{line}: {offered}");
+    }
+    for name in ["cp", "spdcp"] {
+        let bash = std::fs::read_to_string(user.join("share/bash-completion/completions").join(name));
+        assert!(bash.unwrap().contains(&format!("_haul {name}\n")), "{name}");
+    }
+}
+
+#[test]
 fn the_rpm_installs_runs_and_goes() {
     require!(needs::root(), needs::tool("debootstrap"), needs::tool("rpmbuild"), static_builds());
     let (_folder, root) = debian();

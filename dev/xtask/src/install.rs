@@ -13,6 +13,9 @@ use crate::steps::{StepFailure, cargo, run, say, workspace};
 /// Name of the list of installed files, below the prefix.
 const LIST: &str = "share/haul/installed";
 
+const BASH_COMPLETIONS: &str = "share/bash-completion/completions";
+const FISH_COMPLETIONS: &str = "share/fish/vendor_completions.d";
+
 /// Builds haul and installs it below a prefix, or removes it.
 #[derive(Parser)]
 #[command(name = "cargo xtask install")]
@@ -56,7 +59,7 @@ fn install_below(root: &Path, names: &[String]) -> Result<(), StepFailure> {
     let names = with_earlier(root, names)?;
     // Before it takes minutes to compile.
     for name in names.iter().map(String::as_str).chain(["spdcp"]) {
-        is_linked(root, name)?;
+        is_linked(root, &format!("bin/{name}"), "haul")?;
     }
     run(&mut cargo(&["build", "--locked", "--release", "--package", "haul-cli"]))?;
     let built = target_folder()?.join("release/haul");
@@ -74,7 +77,7 @@ fn with_earlier(root: &Path, names: &[String]) -> Result<Vec<String>, StepFailur
     for file in installed(root)? {
         let Some(name) = file.strip_prefix("bin/") else { continue };
         // A name that is no longer a link belongs to somebody else.
-        if !["haul", "spdcp"].contains(&name) && is_linked(root, name).unwrap_or_default() {
+        if !["haul", "spdcp"].contains(&name) && is_linked(root, &file, "haul").unwrap_or_default() {
             names.push(name.to_owned());
         }
     }
@@ -89,8 +92,9 @@ fn replace(binary: &Path, root: &Path, names: &[String]) -> Result<usize, StepFa
     let layout = InstallLayout { zsh: "share/zsh/site-functions", is_compressed: false };
     let mut files = lay_out(binary, root, &layout)?;
     for name in names {
-        link(root, name)?;
+        link(root, &format!("bin/{name}"), "haul")?;
         files.push(format!("bin/{name}"));
+        files.extend(complete(root, name, &layout)?);
     }
     files.push(LIST.to_owned());
     for file in installed(root)?.iter().filter(|file| !files.contains(file)) {
@@ -122,14 +126,23 @@ fn remove(root: &Path) -> Result<(), StepFailure> {
 
 /// Removes an installed file, unless it is gone, or another program has replaced a link to haul.
 fn remove_installed(root: &Path, file: &str) -> Result<(), StepFailure> {
-    let name = file.strip_prefix("bin/").filter(|name| *name != "haul");
-    if name.is_some_and(|name| is_linked(root, name).is_err()) {
+    if link_target(file).is_some_and(|target| is_linked(root, file, target).is_err()) {
         say(&format!("left {file}, which is not a link to haul"));
         return Ok(());
     }
     match fs_err::remove_file(root.join(file)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+/// Returns what an installed file is a link to, if it is one.
+fn link_target(file: &str) -> Option<&'static str> {
+    let (folder, name) = file.rsplit_once('/')?;
+    match folder {
+        "bin" | BASH_COMPLETIONS => (name != "haul").then_some("haul"),
+        FISH_COMPLETIONS => (name != "haul.fish").then_some("haul.fish"),
+        _ => None,
     }
 }
 
@@ -142,7 +155,7 @@ pub(crate) fn lay_out(
 ) -> Result<Vec<String>, StepFailure> {
     let mut files = vec!["bin/haul".to_owned(), "bin/spdcp".to_owned()];
     put(&fs_err::read(binary)?, &root.join("bin/haul"), 0o755)?;
-    link(root, "spdcp")?;
+    link(root, "bin/spdcp", "haul")?;
     let top = workspace();
     for name in names_in(&top.join("docs/man"))? {
         // The benchmark is another program.
@@ -159,31 +172,52 @@ pub(crate) fn lay_out(
         }
     }
     for (name, file) in [
-        ("haul.bash", "share/bash-completion/completions/haul".to_owned()),
+        ("haul.bash", format!("{BASH_COMPLETIONS}/haul")),
         ("_haul", format!("{}/_haul", layout.zsh)),
-        ("haul.fish", "share/fish/vendor_completions.d/haul.fish".to_owned()),
+        ("haul.fish", format!("{FISH_COMPLETIONS}/haul.fish")),
     ] {
         put(&fs_err::read(top.join("completions").join(name))?, &root.join(&file), 0o644)?;
         files.push(file);
     }
+    files.extend(complete(root, "spdcp", layout)?);
     Ok(files)
 }
 
-fn link(root: &Path, name: &str) -> Result<(), StepFailure> {
-    if !is_linked(root, name)? {
-        symlink("haul", root.join("bin").join(name))?;
+/// Puts completions for another name of haul below `root`: shells look for a command's completion
+/// by its name. Returns their paths below it.
+pub(crate) fn complete(root: &Path, name: &str, layout: &InstallLayout) -> Result<Vec<String>, StepFailure> {
+    let mut files = Vec::new();
+    for file in [format!("{BASH_COMPLETIONS}/{name}"), format!("{FISH_COMPLETIONS}/{name}.fish")] {
+        // A package may have a completion for the program that haul replaces.
+        match link(root, &file, link_target(&file).unwrap_or_default()) {
+            Ok(()) => files.push(file),
+            Err(failure) => say(&failure.to_string()),
+        }
+    }
+    let file = format!("{}/_haul-{name}", layout.zsh);
+    let text = format!("#compdef {name}\n# {name} is haul here.\n_haul \"$@\"\n");
+    put(text.as_bytes(), &root.join(&file), 0o644)?;
+    files.push(file);
+    Ok(files)
+}
+
+fn link(root: &Path, file: &str, target: &str) -> Result<(), StepFailure> {
+    if !is_linked(root, file, target)? {
+        let path = root.join(file);
+        path.parent().map_or(Ok(()), create_readable)?;
+        symlink(target, path)?;
     }
     Ok(())
 }
 
-/// Returns true if a name in `bin` is a link to haul already, false if there is nothing.
+/// Returns true if a file is a link to haul already, false if there is nothing.
 ///
 /// # Errors
 /// If it is anything else: nobody could bring that back.
-fn is_linked(root: &Path, name: &str) -> Result<bool, StepFailure> {
-    let path = root.join("bin").join(name);
+fn is_linked(root: &Path, file: &str, target: &str) -> Result<bool, StepFailure> {
+    let path = root.join(file);
     match fs_err::symlink_metadata(&path) {
-        Ok(_) if std::fs::read_link(&path).is_ok_and(|end| end == Path::new("haul")) => Ok(true),
+        Ok(_) if std::fs::read_link(&path).is_ok_and(|end| end == Path::new(target)) => Ok(true),
         Ok(_) => Err(StepFailure(format!("{} exists, and is not a link to haul", path.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
@@ -228,6 +262,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+    use crate::steps::output_of;
 
     #[test]
     fn manual_pages_refer_to_pages_that_are_installed() {
@@ -271,11 +306,33 @@ mod tests {
         install_as(root, &["bzcat"]).unwrap();
         assert!(!stale.exists());
         for name in ["cp", "bzcat", "spdcp"] {
-            assert!(is_linked(root, name).unwrap(), "{name}");
+            assert!(is_linked(root, &format!("bin/{name}"), "haul").unwrap(), "{name}");
         }
         remove(root).unwrap();
-        assert!(names_in(&root.join("bin")).unwrap().is_empty());
-        assert!(!root.join(LIST).exists());
+        let left = output_of(Command::new("find").arg(root).args(["-not", "-type", "d"])).unwrap();
+        assert_eq!(String::from_utf8_lossy(&left), "");
+    }
+
+    #[test]
+    fn every_name_of_haul_has_completions_unless_another_program_has_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let of_bzip2 = root.join(BASH_COMPLETIONS).join("bzip2");
+        put(b"another", &of_bzip2, 0o644).unwrap();
+        install_as(root, &["cp", "bzip2"]).unwrap();
+        for name in ["spdcp", "cp"] {
+            let bash = fs_err::read_to_string(root.join(BASH_COMPLETIONS).join(name)).unwrap();
+            let fish =
+                fs_err::read_to_string(root.join(FISH_COMPLETIONS).join(format!("{name}.fish"))).unwrap();
+            let zsh = root.join(format!("share/zsh/site-functions/_haul-{name}"));
+            let zsh = fs_err::read_to_string(zsh).unwrap();
+            assert!(bash.contains(" -F _haul ") && fish.contains("complete -c haul "), "{name}");
+            assert!(zsh.starts_with(&format!("#compdef {name}\n")), "{zsh}");
+        }
+        assert_eq!(fs_err::read_to_string(&of_bzip2).unwrap(), "another");
+        remove(root).unwrap();
+        assert_eq!(names_in(&root.join(BASH_COMPLETIONS)).unwrap(), ["bzip2"]);
+        assert!(names_in(&root.join(FISH_COMPLETIONS)).unwrap().is_empty());
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Dist, VERSION};
-use crate::install::{InstallLayout, lay_out, put};
+use crate::install::{InstallLayout, complete, lay_out, put};
 use crate::steps::{StepFailure, is_installed, output_of, run, say, workspace};
+
+const DEB_LAYOUT: InstallLayout = InstallLayout { zsh: "share/zsh/vendor-completions", is_compressed: true };
 
 /// Makes each kind of package whose tools are installed.
 pub(super) fn packages(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
@@ -29,8 +31,7 @@ fn recipe(name: &str) -> Result<String, StepFailure> {
 
 fn haul_deb(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
     let stage = dist.stage(&dist.target.join("dist-work"), "deb-haul")?;
-    let layout = InstallLayout { zsh: "share/zsh/vendor-completions", is_compressed: true };
-    lay_out(binary, &stage.join("usr"), &layout)?;
+    lay_out(binary, &stage.join("usr"), &DEB_LAYOUT)?;
     let control = recipe("debian/haul.control")?.replace("@GLIBC@", &glibc_of(binary)?);
     deb(dist, &stage, "haul", &control)
 }
@@ -42,6 +43,7 @@ fn haul_cp_deb(dist: &Dist) -> Result<(), StepFailure> {
         put(text.as_bytes(), &stage.join("DEBIAN").join(script), 0o755)?;
     }
     put(recipe("debian/haul-cp.triggers")?.as_bytes(), &stage.join("DEBIAN/triggers"), 0o644)?;
+    complete(&stage.join("usr"), "cp", &DEB_LAYOUT)?;
     deb(dist, &stage, "haul-cp", &recipe("debian/haul-cp.control")?)
 }
 
