@@ -16,6 +16,7 @@ use std::process::Command;
 use clap::Parser;
 
 use crate::install::{InstallLayout, create_readable, lay_out, names_in, put};
+use crate::pages::packed;
 use crate::setup::target_folder;
 use crate::steps::{StepFailure, cargo, output_of, run, say, workspace};
 
@@ -91,6 +92,12 @@ fn has_target(triple: &str) -> Result<bool, StepFailure> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let folder = output_of(Command::new(rustc).args(["--print", "target-libdir", "--target", triple]))?;
     Ok(Path::new(String::from_utf8_lossy(&folder).trim()).is_dir())
+}
+
+/// Returns a file of the top directory as it is packed beside `others`.
+fn document(file: &str, others: &[&str]) -> Result<String, StepFailure> {
+    let text = fs_err::read_to_string(workspace().join(file))?;
+    Ok(if file.ends_with(".md") { packed(&text, others) } else { text })
 }
 
 impl Dist {
@@ -177,9 +184,10 @@ impl Dist {
         let stage = self.stage(&parent, &name)?;
         let layout = InstallLayout { zsh: "share/zsh/site-functions", is_compressed: false };
         let mut files = lay_out(binary, &stage, &layout)?;
-        for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        let documents = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+        for file in documents {
             let path = format!("share/doc/haul/{file}");
-            put(&fs_err::read(workspace().join(file))?, &stage.join(&path), 0o644)?;
+            put(document(file, &documents)?.as_bytes(), &stage.join(&path), 0o644)?;
             files.push(path);
         }
         files.sort();
@@ -249,6 +257,8 @@ mod tests {
         let mode = |path: PathBuf| fs_err::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!((mode(prefix.join("bin")), mode(prefix.join("bin/haul"))), (0o2775, 0o755));
         assert!(prefix.join("share/man").is_symlink() && folder.path().join("man/man1/haul-cp.1").exists());
-        assert!(prefix.join("bin/spdcp").is_symlink() && prefix.join("share/doc/haul/README.md").exists());
+        assert!(prefix.join("bin/spdcp").is_symlink());
+        let readme = fs_err::read_to_string(prefix.join("share/doc/haul/README.md")).unwrap();
+        assert!(readme.contains("](CHANGELOG.md)") && !readme.contains("](docs/"), "{readme}");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Dist, VERSION};
+use super::{Dist, VERSION, document};
 use crate::install::{InstallLayout, complete, lay_out, put};
 use crate::steps::{StepFailure, is_installed, output_of, run, say, workspace};
 
@@ -107,7 +107,8 @@ fn rpm(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
         ("LICENSE-MIT", "licenses"),
     ] {
         let path = stage.join("usr/share").join(folder).join("haul").join(file);
-        put(&fs_err::read(workspace().join(file))?, &path, 0o644)?;
+        // The licences are elsewhere.
+        put(document(file, &["README.md", "CHANGELOG.md"])?.as_bytes(), &path, 0o644)?;
     }
     let define = |name: &str, value: &str| [String::from("--define"), format!("{name} {value}")];
     run(Command::new("rpmbuild")

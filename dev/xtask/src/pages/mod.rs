@@ -1,12 +1,14 @@
 //! `pages`: checks the Markdown pages, and makes the site of them.
 //!
 //! Every page has a heading, every link between files of the repository leads to a file and an
-//! anchor that exist, every page of `docs/` is in `docs/SUMMARY.md`, and every option that a page
-//! names for a command of haul is in that command's help.
+//! anchor that exist, which is in the same package if the page is packed, every page of `docs/` is in
+//! `docs/SUMMARY.md`, and every option that a page names for a command of haul is in that command's
+//! help.
 
 pub(crate) mod book;
 mod commands;
 mod markdown;
+mod packed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +16,12 @@ use fs_err as fs;
 
 use crate::steps::{StepFailure, known_files, say, workspace};
 use markdown::Page;
+pub(crate) use packed::packed;
 
 /// The table of contents of the site.
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// Pages that are packed with their directory alone.
+const PACKED: [&str; 2] = ["node/README.md", "python/README.md"];
 
 /// Checks links, contents and commands of all pages.
 pub(crate) fn check() -> Result<(), StepFailure> {
@@ -25,6 +30,7 @@ pub(crate) fn check() -> Result<(), StepFailure> {
     let pages = parsed(&files)?;
     let mut mistakes = without_heading(&pages);
     mistakes.extend(dead_links(&files, &pages));
+    mistakes.extend(dead_in_packages(&pages));
     mistakes.extend(unlisted(&pages));
     mistakes.extend(commands::mistakes(&pages)?);
     mistakes.iter().for_each(|mistake| say(mistake));
@@ -61,6 +67,18 @@ fn dead_links(files: &BTreeSet<String>, pages: &BTreeMap<String, Page>) -> Vec<S
                 dead.push(format!("{path}: no heading for the link {}", link.to));
             }
         }
+    }
+    dead
+}
+
+/// Returns the links that lead out of the directory of a package.
+fn dead_in_packages(pages: &BTreeMap<String, Page>) -> Vec<String> {
+    let mut dead = Vec::new();
+    for (path, page) in pages.iter().filter(|(path, _)| PACKED.contains(&path.as_str())) {
+        let folder = path.trim_end_matches("README.md");
+        let targets = page.links.iter().filter_map(|link| Some((link, resolved(path, &link.to)?.0)));
+        let outside = targets.filter(|(_, file)| !file.starts_with(folder));
+        dead.extend(outside.map(|(link, _)| format!("{path}: not in the package: {}", link.to)));
     }
     dead
 }
@@ -115,6 +133,15 @@ mod tests {
         let expected =
             ["README.md: no file for the link docs/b.md", "docs/a.md: no heading for the link #here"];
         assert_eq!(dead_links(&files, &pages), expected);
+    }
+
+    #[test]
+    fn a_link_out_of_a_package_is_found() {
+        let (_, pages) = pages(&[
+            ("docs/node.md", "[out](../node/index.js)"),
+            ("node/README.md", "[in](index.js) [out](../docs/node.md) [site](https://example.org)"),
+        ]);
+        assert_eq!(dead_in_packages(&pages), ["node/README.md: not in the package: ../docs/node.md"]);
     }
 
     #[test]
