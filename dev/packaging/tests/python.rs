@@ -142,6 +142,10 @@ print(*(file.relative_to(backend.WORKSPACE) for file in backend._files()), sep='
     for file in [".cargo/config.toml", "Cargo.lock", "crates/cli/start.ld", "python/src/lib.rs"] {
         assert!(listed.contains(&file), "{file}");
     }
+    // Where the package is built from its sources and where it is built from the repository.
+    for file in ["LICENSE-MIT", "python/LICENSE-MIT"] {
+        assert!(listed.contains(&file), "{file}");
+    }
 }
 
 #[test]
@@ -153,6 +157,9 @@ fn the_package_passes_its_tests_and_those_of_cpython() {
     }
     run(&mut environment.script("examples.py")).unwrap_or_else(|error| panic!("{error}"));
     check_types(&environment);
+    let licences = "import importlib.metadata as m; print(*sorted(f.name for f in m.files('haul') if 'LICENSE' in f.name))";
+    let licences = run(environment.python().args(["-c", licences])).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(licences, "LICENSE-APACHE LICENSE-MIT\n");
     verify_on_mounts(&environment);
 
     let output = environment.script("cpython.py").output().unwrap();

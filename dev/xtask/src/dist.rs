@@ -7,6 +7,7 @@
 //! The same commit gives the same bytes wherever it is built with the same tools: paths are mapped
 //! to fixed ones, all times are that of the commit, and archives are sorted.
 
+mod notices;
 mod package;
 mod sbom;
 
@@ -19,9 +20,12 @@ use crate::install::{InstallLayout, create_readable, lay_out, names_in, put};
 use crate::pages::packed;
 use crate::setup::target_folder;
 use crate::steps::{StepFailure, cargo, output_of, run, say, workspace};
+use sbom::{Components, sbom};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
+/// Name of the file with the licences of what is linked into the program.
+const NOTICES: &str = "THIRD-PARTY";
 
 /// Static builds: architecture, target, C compiler. The one for aarch64 comes with glibc's headers,
 /// which do for the C parts (zstd, PCRE2, BLAKE3): all they use has the same form in musl.
@@ -47,6 +51,8 @@ struct Dist {
     target: PathBuf,
     /// Where the results go.
     output: PathBuf,
+    /// The licences of what is linked into the program.
+    notices: String,
 }
 
 pub(crate) fn dist(words: &[String]) -> Result<(), StepFailure> {
@@ -54,11 +60,13 @@ pub(crate) fn dist(words: &[String]) -> Result<(), StepFailure> {
         DistArguments::parse_from(std::iter::once("dist").chain(words.iter().map(String::as_str)));
     let epoch = output_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))?;
     let target = target_folder()?;
+    let components = Components::read()?;
     let dist = Dist {
         is_quick: arguments.quick,
         epoch: String::from_utf8_lossy(&epoch).trim().to_owned(),
         output: target.join("dist"),
         target,
+        notices: notices::notices(&components)?,
     };
     if dist.output.exists() {
         fs_err::remove_dir_all(&dist.output)?;
@@ -76,7 +84,8 @@ pub(crate) fn dist(words: &[String]) -> Result<(), StepFailure> {
     }
     let binary = dist.build(GLIBC, "cc")?;
     package::packages(&dist, &binary)?;
-    put(sbom::sbom(&dist.epoch)?.as_bytes(), &dist.output.join(format!("haul-{VERSION}.cdx.json")), 0o644)?;
+    let list = sbom(&components, &dist.epoch)?;
+    put(list.as_bytes(), &dist.output.join(format!("haul-{VERSION}.cdx.json")), 0o644)?;
     dist.checksums()
 }
 
@@ -190,6 +199,8 @@ impl Dist {
             put(document(file, &documents)?.as_bytes(), &stage.join(&path), 0o644)?;
             files.push(path);
         }
+        put(self.notices.as_bytes(), &stage.join("share/doc/haul").join(NOTICES), 0o644)?;
+        files.push(format!("share/doc/haul/{NOTICES}"));
         files.sort();
         let archive = self.output.join(format!("{name}.tar.gz"));
         run(Command::new("tar")
@@ -247,7 +258,8 @@ mod tests {
         fs_err::set_permissions(prefix.join("bin"), shared).unwrap();
         symlink("../../man", prefix.join("share/man")).unwrap();
 
-        let dist = Dist { is_quick: true, epoch: "1".to_owned(), target, output: output.clone() };
+        let (epoch, notices) = ("1".to_owned(), "notices".to_owned());
+        let dist = Dist { is_quick: true, epoch, target, output: output.clone(), notices };
         dist.archive(Path::new("/bin/true"), "any").unwrap();
         let archive = output.join(format!("haul-{VERSION}-any-linux.tar.gz"));
         // The command of the README.
@@ -260,5 +272,7 @@ mod tests {
         assert!(prefix.join("bin/spdcp").is_symlink());
         let readme = fs_err::read_to_string(prefix.join("share/doc/haul/README.md")).unwrap();
         assert!(readme.contains("](CHANGELOG.md)") && !readme.contains("](docs/"), "{readme}");
+        let notices = fs_err::read_to_string(prefix.join("share/doc/haul/THIRD-PARTY")).unwrap();
+        assert_eq!(notices, "notices");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Dist, VERSION, document};
+use super::{Dist, NOTICES, VERSION, document};
 use crate::install::{InstallLayout, complete, lay_out, put};
 use crate::steps::{StepFailure, is_installed, output_of, run, say, workspace};
 
@@ -32,6 +32,7 @@ fn recipe(name: &str) -> Result<String, StepFailure> {
 fn haul_deb(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
     let stage = dist.stage(&dist.target.join("dist-work"), "deb-haul")?;
     lay_out(binary, &stage.join("usr"), &DEB_LAYOUT)?;
+    put(dist.notices.as_bytes(), &stage.join("usr/share/doc/haul").join(NOTICES), 0o644)?;
     let control = recipe("debian/haul.control")?.replace("@GLIBC@", &glibc_of(binary)?);
     deb(dist, &stage, "haul", &control)
 }
@@ -110,6 +111,7 @@ fn rpm(dist: &Dist, binary: &Path) -> Result<(), StepFailure> {
         // The licences are elsewhere.
         put(document(file, &["README.md", "CHANGELOG.md"])?.as_bytes(), &path, 0o644)?;
     }
+    put(dist.notices.as_bytes(), &stage.join("usr/share/licenses/haul").join(NOTICES), 0o644)?;
     let define = |name: &str, value: &str| [String::from("--define"), format!("{name} {value}")];
     run(Command::new("rpmbuild")
         .env("SOURCE_DATE_EPOCH", &dist.epoch)

@@ -7,35 +7,64 @@ use serde_json::{Value, json};
 use super::VERSION;
 use crate::steps::{StepFailure, cargo, output_of};
 
-/// Returns the packages that are linked into the program, and what each depends on.
-pub(super) fn sbom(epoch: &str) -> Result<String, StepFailure> {
-    let words = ["metadata", "--locked", "--format-version", "1", "--filter-platform", super::STATIC[0].1];
-    let wrong = |error: serde_json::Error| StepFailure(format!("cargo metadata: {error}"));
-    let metadata: Value = serde_json::from_slice(&output_of(&mut cargo(&words))?).map_err(wrong)?;
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let id_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let packages: BTreeMap<String, Value> =
-        list(&metadata["packages"]).into_iter().map(|package| (id_of(&package["id"]), package)).collect();
-    let links: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
-        .iter()
-        .map(|node| {
-            let normal = list(&node["deps"]).into_iter().filter(|dependency| {
-                list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
-            });
-            (id_of(&node["id"]), normal.map(|dependency| id_of(&dependency["pkg"])).collect())
-        })
-        .collect();
-    let root = packages.iter().find(|(_, package)| package["name"] == "haul-cli").map(|(id, _)| id.clone());
-    let root = root.ok_or_else(|| StepFailure("cargo metadata lists no haul-cli".to_owned()))?;
-    let (mut linked, mut queue) = (BTreeSet::new(), vec![root.clone()]);
-    while let Some(id) = queue.pop() {
-        if linked.insert(id.clone()) {
-            queue.extend(links.get(&id).into_iter().flatten().cloned());
+/// The packages that are linked into the program.
+pub(super) struct Components {
+    packages: BTreeMap<String, Value>,
+    /// What each depends on.
+    links: BTreeMap<String, Vec<String>>,
+    /// The program's own.
+    root: String,
+    linked: BTreeSet<String>,
+}
+
+impl Components {
+    pub(super) fn read() -> Result<Self, StepFailure> {
+        let words =
+            ["metadata", "--locked", "--format-version", "1", "--filter-platform", super::STATIC[0].1];
+        let metadata: Value = serde_json::from_slice(&output_of(&mut cargo(&words))?).map_err(wrong)?;
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let id_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let packages: BTreeMap<String, Value> =
+            list(&metadata["packages"]).into_iter().map(|package| (id_of(&package["id"]), package)).collect();
+        let links: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
+            .iter()
+            .map(|node| {
+                let normal = list(&node["deps"]).into_iter().filter(|dependency| {
+                    list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
+                });
+                (id_of(&node["id"]), normal.map(|dependency| id_of(&dependency["pkg"])).collect())
+            })
+            .collect();
+        let root =
+            packages.iter().find(|(_, package)| package["name"] == "haul-cli").map(|(id, _)| id.clone());
+        let root = root.ok_or_else(|| StepFailure("cargo metadata lists no haul-cli".to_owned()))?;
+        let (mut linked, mut queue) = (BTreeSet::new(), vec![root.clone()]);
+        while let Some(id) = queue.pop() {
+            if linked.insert(id.clone()) {
+                queue.extend(links.get(&id).into_iter().flatten().cloned());
+            }
         }
+        Ok(Self { packages, links, root, linked })
     }
+
+    /// Returns the packages that others have written.
+    pub(super) fn foreign(&self) -> impl Iterator<Item = &Value> {
+        let linked = self.linked.iter().filter_map(|id| self.packages.get(id));
+        // Packages of the workspace are in no registry.
+        linked.filter(|package| package["source"].is_string())
+    }
+}
+
+fn wrong(error: serde_json::Error) -> StepFailure {
+    StepFailure(format!("cargo metadata: {error}"))
+}
+
+/// Lists the packages, and what each depends on.
+pub(super) fn sbom(found: &Components, epoch: &str) -> Result<String, StepFailure> {
+    let Components { packages, links, root, linked } = found;
     let reference = |id: &String| packages.get(id).map(reference_of).unwrap_or_default();
     let mut components: Vec<_> =
-        linked.iter().filter(|id| **id != root).filter_map(|id| packages.get(id)).map(component).collect();
+        linked.iter().filter(|id| *id != root).filter_map(|id| packages.get(id)).map(component).collect();
     components.sort_by_key(|component| component["bom-ref"].to_string());
     let mut dependencies: Vec<_> = linked
         .iter()
@@ -52,7 +81,7 @@ pub(super) fn sbom(epoch: &str) -> Result<String, StepFailure> {
         "metadata": {
             "properties": [{"name": "SOURCE_DATE_EPOCH", "value": epoch}],
             "component": {
-                "type": "application", "bom-ref": reference(&root), "name": "haul", "version": VERSION,
+                "type": "application", "bom-ref": reference(root), "name": "haul", "version": VERSION,
             },
         },
         "components": components,
