@@ -133,8 +133,8 @@ fn only_flags_that_do_not_change_results_are_accepted() {
         let flags = applet["flags"].as_array().unwrap().iter();
         flags.map(move |flag| (text(applet, "name"), flag)).filter(|(_, flag)| !text(flag, "long").is_empty())
     });
-    // It has no flag that may be set, so it reads nothing.
-    for (name, flag) in flags.filter(|(name, _)| *name != "spdcp") {
+    // They have no flag that may be set, so they read nothing.
+    for (name, flag) in flags.filter(|(name, _)| !["spdcp", "ctl"].contains(name)) {
         let (line, word) = setting(flag);
         let long = text(flag, "long");
         let command = [name, "--no-such-option"];
@@ -251,6 +251,16 @@ fn programs_called_by_their_own_name_read_none_of_it() {
     let home = home.with_file("stats = true\njobs = 2\n");
     let output = home.command(&home.0.join("cp"), &["a", "b"]).env("HAUL_OPTIONS", "--stats").output();
     assert_eq!(errors(&output.unwrap()), "");
+}
+
+/// A command that is slowed down or stopped may have been started elsewhere, with other settings.
+#[test]
+fn a_running_command_is_controlled_whatever_the_settings_say() {
+    let home = Home::new().with_file("this is wrong\n");
+    let mut command = home.command(&built(), &["ctl", "socket", "status"]);
+    let output = command.env("HAUL_OPTIONS", "--no-such-option").env("HAUL_PROGRESS", "sometimes").output();
+    let wanted = "haul ctl: 'socket': cannot connect: No such file or directory\n";
+    assert_eq!(errors(&output.unwrap()), wanted);
 }
 
 #[test]

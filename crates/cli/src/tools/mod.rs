@@ -15,7 +15,9 @@ use std::process::ExitCode;
 
 use haul_flow::Contents;
 
-use crate::flags::{self, AppletCommand, Arguments, Documented, Environment, FlagError, Information};
+use crate::flags::{
+    self, AppletCommand, Arguments, Documented, Environment, FlagError, Information, Sharing,
+};
 use crate::messages::Messages;
 use crate::own_files;
 use crate::report::{complain, complain_of_usage, print_information};
@@ -80,9 +82,12 @@ impl AppletCall<'_> {
         words: &[OsString],
         trouble: u8,
     ) -> Result<T, ExitCode> {
-        let environment = match self.stands_in {
-            true => Environment::of_stand_in(),
-            false => Environment::of_command(self.tool.name),
+        // A mistake in settings that don't concern a command must not stop it: what `ctl` controls
+        // runs already.
+        let has_defaults = !self.stands_in && command.sharing != Sharing::Nothing;
+        let environment = match has_defaults {
+            true => Environment::of_command(self.tool.name),
+            false => Environment::of_stand_in(),
         };
         // bzip2 is no GNU program, and haul's own commands are the same everywhere.
         let posixly_correct = environment.posixly_correct && matches!(self.tool.name, "grep" | "tar");
