@@ -360,6 +360,9 @@ fn bad_requests_get_an_error_and_change_nothing() {
     let outcome = scene.ctl("status");
     let wanted = "haul ctl: 'socket': cannot connect: No such file or directory\n";
     assert_eq!((outcome.ending, outcome.errors().as_str()), (RunEnding::Exited(1), wanted));
+    let ours = TestRun::new(&fs::canonicalize(scene.ours.path()).unwrap());
+    let outcome = ours.args(["ctl", &"x".repeat(200), "status"]).finish().unwrap();
+    assert!(outcome.errors().ends_with("x': cannot connect: File name too long\n"), "{}", outcome.errors());
     // A server that isn't haul.
     let other = UnixListener::bind(scene.socket()).unwrap();
     let answering = std::thread::spawn(move || {

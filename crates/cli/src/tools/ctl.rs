@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use haul_sys::reason;
+use haul_sys::{Errno, reason};
 
 use super::{AppletCall, CliTool};
 use crate::control::protocol::{ControlRequest, ControlStatus, LINE_BYTES_MAX};
@@ -158,7 +158,12 @@ fn connect(socket: &OsStr) -> std::io::Result<UnixStream> {
 
 /// Sends a request, and returns the line that answers it.
 fn ask(socket: &OsStr, words: &[u8]) -> Result<String, String> {
-    let cannot_connect = |error: std::io::Error| format!("cannot connect: {}", reason(&error));
+    let cannot_connect = |error: std::io::Error| {
+        // The library refuses a long path before the kernel does, in words of its own.
+        let is_too_long = error.kind() == std::io::ErrorKind::InvalidInput;
+        let error = if is_too_long { Errno::NAMETOOLONG.into() } else { error };
+        format!("cannot connect: {}", reason(&error))
+    };
     let mut stream = connect(socket).map_err(cannot_connect)?;
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => "no answer".to_owned(),
