@@ -26,10 +26,12 @@ fn made(sandbox: &Sandbox) -> Vec<String> {
 fn of_a_list_of_names_exactly_those_are_copied() {
     let ours = program!();
     require!(ours.needs_haul());
-    let cases: [(&[&str], &[u8], &[&str]); 7] = [
+    let cases: [(&[&str], &[u8], &[&str]); 8] = [
         (&["-a", "--files-from=-"], b"a/x\n\n./v\na/b/z\na/x\n", &["a", "a/b", "a/b/z", "a/x", "v"]),
         (&["--files0-from=-"], b"a/x\0v\0", &["a", "a/x", "v"]),
         (&["--null", "--files-from=-"], b"a//x", &["a", "a/x"]),
+        // A byte order mark is no part of the first name.
+        (&["--files-from=-"], b"\xef\xbb\xbfa/x\nv\n", &["a", "a/x", "v"]),
         // -a alone doesn't include the contents of a listed directory, like in rsync.
         (&["-a", "--files-from=-"], b"a\na/b/z", &["a", "a/b", "a/b/z"]),
         (&["-ar", "--files-from=-"], b"a\nc/", &["a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/w"]),

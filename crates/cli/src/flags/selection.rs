@@ -18,6 +18,9 @@ use crate::option_files::{is_descriptor, is_descriptor_path};
 /// Help heading of these flags.
 pub(super) const CHOOSING: &str = "Choosing entries";
 
+/// What some editors put before text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 const BYTES: Bounds = Bounds { least: 0, most: i64::MAX as usize, text: "0 to 8E" };
 
 pub(super) static FLAGS: &[FlagSpec<SharedArguments>] = &[
@@ -116,7 +119,7 @@ impl SharedArguments {
         let path = value.path()?;
         self.note_input(&path)?;
         let text = self.files.read(&path).map_err(|why| sentence(&path, &reason(&why)))?;
-        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
         let rules = &mut self.run.config.selection.rules;
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = std::str::from_utf8(line)
@@ -157,7 +160,11 @@ impl SharedArguments {
         };
         let end = if self.null { 0 } else { *end };
         let refused = |why: &str| FlagError::Sentence(format!("{flag}: {}: {why}", path.display()));
-        let text = self.files.read(path).map_err(|why| refused(&reason(&why)))?;
+        let mut text = self.files.read(path).map_err(|why| refused(&reason(&why)))?;
+        // Editors begin text with it. No program that ends names with NUL does.
+        if end == b'\n' && text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len());
+        }
         let list = NameList::parse(text, end, contents).map_err(|RefusedName { number, name, why }| {
             let why = match why {
                 BadName::Empty => "is empty",
