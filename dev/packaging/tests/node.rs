@@ -31,6 +31,48 @@ fn the_installed_package_passes_its_tests() {
 }
 
 #[test]
+fn a_program_of_another_version_or_architecture_is_not_packed() {
+    require!(node(), built(), needs::tool("cc"));
+    let (scratch, _) = installed();
+    let (root, package) = (scratch.path(), scratch.path().join("node"));
+    let pack = |binary: Option<&Path>| {
+        let mut node = Command::new("node");
+        node.arg("scripts/prepack.mjs").current_dir(&package).env("CARGO_TARGET_DIR", root.join("target"));
+        // In place of cargo, which would build for minutes.
+        let path = std::env::var("PATH").unwrap();
+        node.env("PATH", format!("{}:{path}", root.display()));
+        if let Some(binary) = binary {
+            node.env("HAUL_BINARY", binary);
+        }
+        fs::remove_dir_all(package.join("bin")).unwrap_or_default();
+        run(&mut node)
+    };
+    fs::write(root.join("cargo"), "#!/bin/sh\necho building >&2\nexit 1\n").unwrap();
+    run(Command::new("chmod").arg("+x").arg(root.join("cargo"))).unwrap();
+    pack(Some(&root.join("haul"))).unwrap();
+
+    let refused = pack(Some(Path::new("/bin/true"))).unwrap_err();
+    assert!(refused.contains("/bin/true is not haul"), "{refused}");
+    let mut foreign = fs::read(root.join("haul")).unwrap();
+    // `e_machine`: that of SPARC.
+    foreign[18..20].copy_from_slice(&2_u16.to_le_bytes());
+    let other = root.join("other");
+    fs::write(&other, foreign).unwrap();
+    let refused = pack(Some(&other)).unwrap_err();
+    assert!(refused.contains("/other is not a program for"), "{refused}");
+    assert!(!package.join("bin").exists());
+
+    // A static program that `cargo xtask dist` has left: another version.
+    let work = root.join("target/dist-work/x");
+    fs::create_dir_all(&work).unwrap();
+    let source = root.join("old.c");
+    fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"haul 0.0.1\"); }\n").unwrap();
+    run(Command::new("cc").arg("-static").arg("-o").arg(work.join("haul")).arg(source)).unwrap();
+    let refused = pack(None).unwrap_err();
+    assert!(refused.contains("building"), "{refused}");
+}
+
+#[test]
 fn the_examples_of_the_pages_copy_a_tree() {
     require!(node(), built());
     let (_scratch, user) = installed();
