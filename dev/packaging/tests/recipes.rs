@@ -22,6 +22,15 @@ const RECIPES: [(&str, &str); 6] = [
     ("arch/PKGBUILD", "pkgver=VERSION\n"),
 ];
 
+/// Other files with the version, and the text that has it.
+const OTHERS: [(&str, &str); 5] = [
+    ("../CITATION.cff", "\nversion: VERSION\n"),
+    ("../CHANGELOG.md", "\n## VERSION"),
+    ("../README.md", " haul-VERSION-x86_64-linux.tar.gz "),
+    ("../docs/library.md", "@|VERSION|\" crates/capi/"),
+    ("../node/package.json", "\n  \"version\": \"VERSION\",\n"),
+];
+
 /// Environment modules of an installed haul.
 const LMOD: &str = "modules/lmod/haul/VERSION.lua";
 const TCL: &str = "modules/tcl/haul/VERSION";
@@ -69,6 +78,9 @@ fn the_version_is_that_of_the_workspace() {
     }
     for name in [LMOD, TCL] {
         assert!(text(name).contains(&format!("Version: {VERSION}\"")), "{name}");
+    }
+    for (name, version) in OTHERS {
+        assert!(text(name).contains(&version.replace("VERSION", VERSION)), "{name} is of another version");
     }
 }
 
