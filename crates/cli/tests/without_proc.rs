@@ -30,6 +30,7 @@ fn trees_are_copied_synced_and_compared_without_proc() {
         "cp -a x t4",
         "cp -a --parents x/f t6",
         "sync x t5",
+        "sync x t5",
         "sync s t3",
         // Once more, when all of it is there.
         "sync --delete s t3",
@@ -61,4 +62,10 @@ fn what_needs_proc_is_an_error_that_says_so() {
     let older = message.replace("Bad file descriptor", "No such file or directory");
     assert!([message, &older].contains(&&*outcome.errors()), "{}", outcome.errors());
     assert_eq!(outcome.status(), Some(1));
+    // One failure has one message.
+    sandbox.script("mkfifo s/fifo; cp -a s u; rm s/link u/link; setfattr -n trusted.a -v b u/fifo").unwrap();
+    let outcome = without_proc(ours.path(), &sandbox, "exec \"$HAUL\" sync s u");
+    let message = "haul sync: setting attributes for 'u/fifo': ";
+    let errors = outcome.errors();
+    assert!(errors.starts_with(message) && errors.lines().count() == 1, "{errors}");
 }

@@ -13,7 +13,7 @@ use haul_flow::{Context, EntryOutcome, OpenDir, Problem};
 use haul_sys::{
     CacheMode, DirectoryReader, Errno, Error, Fd, FileRef, FileType, Mode, NameArena, Open, Pinned, Stat,
 };
-use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat_at};
+use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat, stat_at};
 
 use super::attributes::NewAttributes;
 use super::durable;
@@ -127,7 +127,7 @@ fn other_xattrs_at(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Option<
     let target = Pinned::open(directory, copy.target_name()).ok()?;
     let is_there = target.stat().is_ok_and(|now| now.identity == there.identity);
     let wanted = read_source(copy).ok().filter(|_| is_there)?;
-    Some(other_xattrs(copy, FileRef::Pinned(&target), &wanted))
+    reach_xattrs(copy, directory, &target, &wanted).ok().map(|(_, others)| others)
 }
 
 /// Prints the line for an existing directory whose attributes will be set.
@@ -192,9 +192,11 @@ fn try_mend(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) ->
     if before.identity != there.identity {
         return Err(Problem::new(CopyKind::ReplacedWhileMade).naming(copy.target_path()));
     }
-    let object = FileRef::Pinned(&target);
     let xattrs = read_source(copy)?;
-    let others = other_xattrs(copy, object, &xattrs);
+    let unreachable =
+        |cause| Problem::new(CopyKind::SettingAttributes).naming(copy.target_path()).because(cause);
+    let (opened, others) = reach_xattrs(copy, directory, &target, &xattrs).map_err(unreachable)?;
+    let object = opened.as_ref().map_or(FileRef::Pinned(&target), FileRef::Open);
     let differences = differences(copy, directory, source, &before).with_xattrs(&others);
     if !differences.any() {
         return Ok(());
@@ -229,11 +231,46 @@ fn read_source(copy: EntryCopy<'_>) -> Result<SourceXattrs, Problem> {
     Ok(source_xattrs::read(copy, FileRef::Pinned(&source)))
 }
 
+/// Returns the [`other_xattrs`] of a pinned target, and that target opened if they can't be reached
+/// otherwise.
+///
+/// # Errors
+/// If they can't be listed.
+fn reach_xattrs(
+    copy: EntryCopy<'_>,
+    directory: &Fd,
+    target: &Pinned,
+    wanted: &SourceXattrs,
+) -> Result<(Option<Fd>, Vec<CString>), Error> {
+    let cause = match other_xattrs(copy, FileRef::Pinned(target), wanted) {
+        Ok(others) => return Ok((None, others)),
+        Err(cause) => cause,
+    };
+    // Without /proc the kernel offers no way to them through an `O_PATH` descriptor.
+    let before = target.stat()?;
+    if !matches!(before.kind, FileType::Regular | FileType::Directory) {
+        return Err(cause);
+    }
+    match open(directory, copy.target_name(), Open::READ) {
+        Ok(file) if stat(&file)?.identity == before.identity => {
+            let others = other_xattrs(copy, FileRef::Open(&file), wanted)?;
+            Ok((Some(file), others))
+        }
+        _ => Err(cause),
+    }
+}
+
 /// Returns the xattrs that a target lacks, has with another value, or has and would not be copied.
-/// If they can't be listed, which shows again when they are set, these are all that are wanted.
-fn other_xattrs(copy: EntryCopy<'_>, target: FileRef<'_>, wanted: &SourceXattrs) -> Vec<CString> {
+///
+/// # Errors
+/// If they can't be listed.
+fn other_xattrs(
+    copy: EntryCopy<'_>,
+    target: FileRef<'_>,
+    wanted: &SourceXattrs,
+) -> Result<Vec<CString>, Error> {
     if !copy.options.reads_xattrs() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let has = |(key, value): &(&CStr, &[u8])| match target.get_xattr(key) {
         Ok(there) => there == *value,
@@ -247,13 +284,11 @@ fn other_xattrs(copy: EntryCopy<'_>, target: FileRef<'_>, wanted: &SourceXattrs)
             is_lost
         }
     };
-    let Ok(mut others) = extra_xattrs(copy.copier, copy.cx, target, wanted) else {
-        return wanted.iter().map(|(key, _)| key.to_owned()).collect();
-    };
+    let mut others = extra_xattrs(copy.copier, copy.cx, target, wanted)?;
     let may_set = |key: &CStr| may_set(copy.copier, key);
     let wanted = wanted.iter().filter(|(key, _)| may_set(key));
     others.extend(wanted.filter(|xattr| !has(xattr)).map(|(key, _)| key.to_owned()));
-    others
+    Ok(others)
 }
 
 /// Warns once that the target's file system has no xattrs, if that is wanted.
