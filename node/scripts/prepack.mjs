@@ -1,9 +1,9 @@
 // Puts the haul binary of this machine's architecture and the licences into the package.
 //
 // HAUL_BINARY names the binary. Without it, the static one that `cargo xtask dist` has built is
-// preferred, because it runs on every distribution; else haul is built, for this machine's C library
-// and later ones. A binary of another architecture or version is refused: the package would fail
-// where it is installed.
+// preferred, because it runs on every distribution; else haul is built, for this machine's C
+// library and later ones. A binary of another architecture or version is refused: the package would
+// fail where it is installed.
 
 import { execFileSync } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync } from 'node:fs';

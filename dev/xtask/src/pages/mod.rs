@@ -1,9 +1,9 @@
 //! `pages`: checks the Markdown pages, and makes the site of them.
 //!
 //! Every page has a heading, every link between files of the repository leads to a file and an
-//! anchor that exist, which is in the same package if the page is packed, every page of `docs/` is in
-//! `docs/SUMMARY.md`, and every option that a page names for a command of haul is in that command's
-//! help.
+//! anchor that exist, a page that is packed links to what is packed with it, every page of `docs/`
+//! is in `docs/SUMMARY.md`, and every option that a page names for a command of haul is in that
+//! command's help.
 
 pub(crate) mod book;
 mod commands;
