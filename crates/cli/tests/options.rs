@@ -107,10 +107,11 @@ fn generated(file: &str) -> String {
 }
 
 #[test]
-fn the_variable_for_progress_counts_in_every_applet() {
+fn the_variable_for_progress_counts_in_every_applet_that_shows_it() {
     let sandbox = Sandbox::in_memory().unwrap();
-    for applet in applets() {
-        let name = text(&applet, "name");
+    // `ctl` only talks to one that does.
+    for applet in applets().iter().filter(|applet| text(applet, "name") != "ctl") {
+        let name = text(applet, "name");
         let mut haul = Command::new(env!("CARGO_BIN_EXE_haul"));
         let run = haul.arg(name).current_dir(sandbox.path()).stdin(Stdio::null());
         let output = run.env("HAUL_PROGRESS", "sometimes").output().unwrap();
