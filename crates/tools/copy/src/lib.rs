@@ -1,12 +1,12 @@
 //! The copy tool: `cp` with everything in flight at once.
 //!
-//! [`run()`] begins here: `operands.rs` assigns sources to targets, `run.rs` runs it group by
-//! group, and [`Copier`] is the [`Tool`] that does it. Its methods pass each entry, as an
-//! `EntryCopy` (`entry_copy.rs`), to the file for its kind: `directory.rs`, `regular.rs` (with
-//! `holes.rs`), `other.rs` (with `stream.rs` and `without_data.rs`), and `links.rs` for further
-//! names of a file. `attributes.rs` is the last step of each. `existing.rs` decides about an
-//! existing target; `place.rs` does it, with `age.rs` and `backup.rs`. Semantics and wording are
-//! GNU's.
+//! [`run()`] begins here: `operands.rs` assigns sources to targets, `groups.rs` splits them into
+//! groups, `run.rs` copies one group after the other, and [`Copier`] is the [`Tool`] that does it.
+//! Its methods pass each entry, as an `EntryCopy` (`entry_copy.rs`), to the file for its kind:
+//! `directory.rs`, `regular.rs` (with `holes.rs`), `other.rs` (with `stream.rs` and
+//! `without_data.rs`), and `links.rs` for further names of a file. `attributes.rs` is the last step
+//! of each. `existing.rs` decides about an existing target; `place.rs` does it, with `age.rs` and
+//! `backup.rs`. Semantics and wording are GNU's.
 //!
 //! The guarantees for an interrupted copy are in `staged.rs` (`--atomic`), `durable.rs`
 //! (`--fsync`), `verify.rs` (`--verify`, `--manifest`) and `journaled.rs` (`--resume`,
@@ -27,6 +27,7 @@ mod durable;
 mod earlier;
 mod entry_copy;
 mod existing;
+mod groups;
 mod holes;
 mod itemize;
 mod journaled;

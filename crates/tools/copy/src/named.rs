@@ -3,7 +3,7 @@
 //! Hard links to a directory can't be made in the target, so a directory is copied only once
 //! (except where links are followed). As with GNU, only successful copies count: if a directory
 //! could not be copied, the next operand that names it, or a directory above it, tries again.
-//! Operands that could meet here are never in flight together (`operands::groups`).
+//! Operands that could meet here are never in flight together (`groups::groups`).
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};

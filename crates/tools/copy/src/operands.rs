@@ -4,16 +4,16 @@
 //! into it. Each operand is split into its parent directory, which gets a handle, and its last
 //! component, the only part of a name that is ever resolved again.
 
-use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{DirCache, DirHandle, Problem, Split};
 use haul_sys::{Errno, Error, Fd, FileType, Identity, Open, Operation};
-use haul_sys::{c_string, open, open_path, open_path_without_links, stat, stat_at, stat_followed, stat_path};
+use haul_sys::{c_string, open_path, open_path_without_links, stat, stat_path};
 
-use super::backup::{self, backup_name};
-use super::options::{Backup, CopyOptions, Dereference, Existing, Operands, Preserve};
+use super::backup::backup_name;
+use super::groups::Lineage;
+use super::options::{Backup, CopyOptions, Dereference, Existing, Operands};
 use super::{CopyKind, CopyRefusal};
 
 /// One source and its target.
@@ -28,17 +28,17 @@ pub(super) struct Assignment {
     /// The copy's path in messages.
     pub(super) shown: Vec<u8>,
     /// The source's ancestors; known only if a directory is among several sources.
-    lineage: Option<Lineage>,
+    pub(super) lineage: Option<Lineage>,
     /// The source's identity; known only if it is a non-directory among several sources.
-    file: Option<Identity>,
+    pub(super) file: Option<Identity>,
     /// True if that is a regular file: only those are written into an existing target.
-    is_regular: bool,
+    pub(super) is_regular: bool,
 }
 
 impl Assignment {
     /// Copies a source into a directory under its last component, or its whole name with
     /// `--parents`. A source ending in `..` is copied onto the directory.
-    fn into_directory(text: &CStr, held: &Arc<DirHandle>, operands: &Operands) -> Self {
+    pub(super) fn into_directory(text: &CStr, held: &Arc<DirHandle>, operands: &Operands) -> Self {
         let bare = without_trailing_slashes(text.to_bytes());
         let text = if operands.strip_trailing_slashes { c_string(bare) } else { text.to_owned() };
         let whole = c_string(bare);
@@ -63,12 +63,12 @@ impl Assignment {
     }
 
     /// True if the copy goes onto the target directory itself.
-    fn is_onto_target(&self) -> bool {
+    pub(super) fn is_onto_target(&self) -> bool {
         self.way.is_empty() && self.target.1.to_bytes() == b"."
     }
 
     /// Returns the components of the copy's path below the target directory.
-    fn components(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn components(&self) -> impl Iterator<Item = &[u8]> {
         let name = self.target.1.to_bytes();
         let way = self.way.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
         way.chain(std::iter::once(name))
@@ -234,302 +234,6 @@ fn unusable(source: &CString, options: &CopyOptions) -> Option<Problem> {
     }
 }
 
-/// Drops files named more than once, however spelled. Returns a warning for each, with the number
-/// of sources before it. A repeated directory can only be judged in turn: its first copy may have
-/// failed (`named.rs`).
-///
-/// With backups, a file may be named more than once: each copy replaces the one before. Two names
-/// are the same source if they are the same entry of the same directory.
-pub(super) fn without_repetitions(
-    assignments: Vec<Assignment>,
-    options: &CopyOptions,
-) -> (Vec<Assignment>, Vec<(usize, Problem)>) {
-    if assignments.len() < 2 {
-        return (assignments, Vec::new());
-    }
-    let follow = options.dereference != Dereference::Never;
-    let mut kept: Vec<Assignment> = Vec::with_capacity(assignments.len());
-    let (mut problems, mut files, mut lineages) = (Vec::new(), HashSet::new(), Lineages::default());
-    for mut assignment in assignments {
-        let text = &assignment.text;
-        let split = Split::of(text);
-        let place = if split.display.is_empty() { c".".to_owned() } else { c_string(split.display) };
-        let looked = stat_path::<&Fd>(None, text, follow)
-            .and_then(|stat| Ok((stat, stat_path::<&Fd>(None, &place, true)?.identity)));
-        match looked {
-            Ok((stat, _)) if stat.kind == FileType::Directory => {
-                if options.recursive {
-                    assignment.lineage = Some(lineages.of_directory(text, stat.identity));
-                }
-            }
-            Ok((stat, above)) => {
-                if !options.existing.backs_up() && !files.insert((above, split.base().to_vec())) {
-                    let problem = Problem::new(CopyKind::SourceTwice).naming(text.to_bytes());
-                    problems.push((kept.len(), problem.as_warning()));
-                    continue;
-                }
-                assignment.lineage = Some(Lineage { own: None, above: vec![above] });
-                assignment.file = Some(stat.identity);
-                assignment.is_regular = stat.kind == FileType::Regular;
-            }
-            Err(_) => {}
-        }
-        kept.push(assignment);
-    }
-    lineages.complete(&mut kept);
-    (kept, problems)
-}
-
-/// Splits the sources into groups that are copied one after another, so that order within a group
-/// cannot matter. Within a group:
-///
-/// - no two copies have the same name, and none is below another;
-/// - no source is part of another source or of another's copy;
-/// - no two sources are names of one file if either target exists: what happens to it may depend on
-///   who comes first, and the result for the first name is what the second is linked to;
-/// - no existing target is the same file as another's source or target;
-/// - with backups, no target has the name of another's backup.
-///
-/// A copy onto the target directory itself may contain any of the other names, and so may one
-/// whose path goes up again (`--parents a/../b`): each is its own group. Every source is its own
-/// group with `-i`, or if the target directory is inside one of the sources, which grows while it
-/// is read.
-pub(super) fn groups(
-    assignments: Vec<Assignment>,
-    options: &CopyOptions,
-    cache: &DirCache,
-) -> Vec<Vec<Assignment>> {
-    let directories: HashSet<_> =
-        assignments.iter().filter_map(|assignment| assignment.lineage.as_ref()?.own).collect();
-    let Some(target) = assignments.first().map(|first| &first.target.0) else { return Vec::new() };
-    let is_named = |directory| directories.contains(&directory);
-    let is_in_source = || !directories.is_empty() && is_within(target, is_named, cache) == Some(true);
-    if options.existing.ask || is_in_source() {
-        return assignments.into_iter().map(|assignment| vec![assignment]).collect();
-    }
-    let is_in_target = |assignment: &Assignment| {
-        let lineage = assignment.lineage.as_ref();
-        lineage.is_some_and(|lineage| lineage.above.contains(&target.identity()))
-    };
-    let any_in_target = !directories.is_empty() && assignments.iter().any(is_in_target);
-    let links = options.preserve.contains(Preserve::LINKS);
-    let mut groups: Vec<Vec<Assignment>> = Vec::new();
-    let (mut names, mut sources, mut files) = (TargetNames::default(), Sources::default(), HashMap::new());
-    let mut touched = TouchedFiles::default();
-    for assignment in assignments {
-        let copy = if any_in_target { standing_copy(&assignment, cache) } else { None };
-        let is_new = names.insert(&assignment)
-            & sources.insert(assignment.lineage.as_ref(), copy)
-            & touched.insert(&assignment, &options.existing, cache);
-        match groups.last_mut() {
-            Some(group) if is_new && !names.are_any && !must_wait(&assignment, group, &files, cache) => {
-                if let Some(file) = assignment.file.filter(|_| links) {
-                    files.entry(file).or_insert(group.len());
-                }
-                group.push(assignment);
-            }
-            _ => {
-                (names, sources) = (TargetNames::default(), Sources::default());
-                names.insert(&assignment);
-                sources.insert(assignment.lineage.as_ref(), copy);
-                touched = TouchedFiles::default();
-                touched.insert(&assignment, &options.existing, cache);
-                files = assignment.file.filter(|_| links).into_iter().map(|file| (file, 0)).collect();
-                groups.push(vec![assignment]);
-            }
-        }
-    }
-    groups
-}
-
-/// True if a source is the same file as another in `group` and either's target exists. `files` maps
-/// a file to the first of the group that names it.
-fn must_wait(
-    assignment: &Assignment,
-    group: &[Assignment],
-    files: &HashMap<Identity, usize>,
-    cache: &DirCache,
-) -> bool {
-    let stands = |assignment: &Assignment| {
-        let name = c_string(&assignment.components().collect::<Vec<_>>().join(&b'/'));
-        let found = cache.open(&assignment.target.0).and_then(|directory| stat_at(&directory, &name));
-        found.is_ok()
-    };
-    let first = assignment.file.and_then(|file| group.get(*files.get(&file)?));
-    first.is_some_and(|first| stands(first) || stands(assignment))
-}
-
-/// Returns the existing directory that a source would be copied onto.
-fn standing_copy(assignment: &Assignment, cache: &DirCache) -> Option<Identity> {
-    let directory = cache.open(&assignment.target.0).ok()?;
-    let name = assignment.components().next()?;
-    let there = stat_followed(&*directory, &c_string(name)).ok()?;
-    (there.kind == FileType::Directory).then_some(there.identity)
-}
-
-/// True if `is_it` is true of a directory or one above it; `None` if those can't be opened.
-pub(super) fn is_within(
-    directory: &Arc<DirHandle>,
-    is_it: impl Fn(Identity) -> bool,
-    cache: &DirCache,
-) -> Option<bool> {
-    let mut above = cache.open(directory).ok()?;
-    let mut identity = directory.identity();
-    loop {
-        if is_it(identity) {
-            return Some(true);
-        }
-        let parent = open(&*above, c"..", Open::SEARCH).ok()?;
-        let found = stat(&parent).ok()?.identity;
-        // The root is its own parent.
-        if found == identity {
-            return Some(false);
-        }
-        (identity, above) = (found, Arc::new(parent));
-    }
-}
-
-/// A source's place in the directory tree.
-struct Lineage {
-    /// The source, if it is a directory.
-    own: Option<Identity>,
-    /// Its ancestors, nearest first.
-    above: Vec<Identity>,
-}
-
-/// Maps each known directory to its parent.
-#[derive(Default)]
-struct Lineages(HashMap<Identity, Identity>);
-
-impl Lineages {
-    fn of_directory(&mut self, text: &CStr, own: Identity) -> Lineage {
-        let mut path = text.to_bytes().to_vec();
-        let (mut above, mut below) = (Vec::new(), own);
-        loop {
-            path.extend_from_slice(b"/..");
-            let parent = self.0.get(&below).copied().or_else(|| {
-                let found = stat_path::<&Fd>(None, &c_string(&path), true).ok()?.identity;
-                self.0.insert(below, found);
-                Some(found)
-            });
-            match parent {
-                // The root is its own parent.
-                Some(parent) if parent != below => {
-                    above.push(parent);
-                    below = parent;
-                }
-                _ => return Lineage { own: Some(own), above },
-            }
-        }
-    }
-
-    /// Adds the ancestors of the directories of files, needed only if a directory is among
-    /// the sources.
-    fn complete(&mut self, assignments: &mut [Assignment]) {
-        if self.0.is_empty() {
-            return assignments.iter_mut().for_each(|assignment| assignment.lineage = None);
-        }
-        for assignment in assignments {
-            let Assignment { text, lineage: Some(lineage), .. } = assignment else { continue };
-            if lineage.own.is_none()
-                && let Some(&place) = lineage.above.first()
-            {
-                let display = Split::of(text).display;
-                let path = if display.is_empty() { c".".to_owned() } else { c_string(display) };
-                lineage.above.extend(self.of_directory(&path, place).above);
-            }
-        }
-    }
-}
-
-/// Sources of a group, their ancestors, and the existing directories they are copied onto.
-#[derive(Default)]
-struct Sources {
-    own: HashSet<Identity>,
-    above: HashSet<Identity>,
-    copies: HashSet<Identity>,
-}
-
-impl Sources {
-    /// Adds a source; returns false if it contains, or is contained in, another source or its copy.
-    fn insert(&mut self, lineage: Option<&Lineage>, copy: Option<Identity>) -> bool {
-        let Some(Lineage { own, above }) = lineage else { return true };
-        let is_part = |of: &Identity| self.own.contains(of) || self.copies.contains(of);
-        let has_part = |of: &Identity| self.own.contains(of) || self.above.contains(of);
-        let is_new = !own.iter().chain(above).any(is_part) && !own.iter().chain(&copy).any(has_part);
-        self.own.extend(own);
-        self.above.extend(above);
-        self.copies.extend(copy);
-        is_new
-    }
-}
-
-/// The files that a group reads, overwrites or backs up.
-#[derive(Default)]
-struct TouchedFiles {
-    sources: HashSet<Identity>,
-    targets: HashSet<Identity>,
-    /// With backups, the target names without the endings of backups.
-    bases: HashSet<Vec<u8>>,
-}
-
-impl TouchedFiles {
-    /// Adds a copy; returns false if it would meet another.
-    fn insert(&mut self, assignment: &Assignment, existing: &Existing, cache: &DirCache) -> bool {
-        let path = assignment.components().collect::<Vec<_>>().join(&b'/');
-        let path = c_string(&path);
-        let look = |directory: &Fd| match stat_followed(directory, &path) {
-            Ok(there) => (Some(there).filter(|there| there.kind != FileType::Directory), false),
-            Err(_) => (None, stat_at(directory, &path).is_ok()),
-        };
-        // A dangling link may lead to a copy that isn't there yet. Below the target directory
-        // nothing is reached by a path.
-        let may_meet = assignment.is_regular && assignment.components().count() == 1;
-        let held = cache.open(&assignment.target.0).ok().filter(|_| may_meet);
-        let (there, dangles) = held.map_or((None, false), |held| look(&held));
-        let there = there.map(|there| there.identity);
-        let is_touched = |file: &Identity| self.targets.contains(file) || self.sources.contains(file);
-        let meets = dangles
-            || there.iter().any(is_touched)
-            || assignment.file.iter().any(|file| self.targets.contains(file))
-            || existing.backs_up()
-                && !self.bases.insert(backup::without_endings(path.to_bytes(), existing).to_vec());
-        self.targets.extend(there);
-        self.sources.extend(assignment.file);
-        !meets
-    }
-}
-
-/// The target names of a group.
-#[derive(Default)]
-struct TargetNames {
-    whole: HashSet<Vec<u8>>,
-    /// Their proper prefixes.
-    above: HashSet<Vec<u8>>,
-    /// A name may collide with any other: it is the target directory itself, or its path goes
-    /// up again.
-    are_any: bool,
-}
-
-impl TargetNames {
-    /// Adds a copy; returns false if its name equals another, or is above or below one.
-    fn insert(&mut self, assignment: &Assignment) -> bool {
-        let mut is_new = true;
-        let mut name = Vec::new();
-        for component in assignment.components() {
-            if !name.is_empty() {
-                is_new &= !self.whole.contains(&name);
-                self.above.insert(name.clone());
-                name.push(b'/');
-            }
-            name.extend_from_slice(component);
-        }
-        is_new &= !self.above.contains(&name);
-        self.are_any |= assignment.is_onto_target() || assignment.components().any(|part| part == b"..");
-        self.whole.insert(name) && is_new
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -551,26 +255,6 @@ mod tests {
         assert_eq!(below("/", "/a"), "/./a");
         let bare = |name: &str| without_trailing_slashes(name.as_bytes()).to_vec();
         assert_eq!([bare("a//"), bare("/"), bare("//"), bare("")], [&b"a"[..], b"/", b"/", b""]);
-    }
-
-    #[test]
-    fn copies_that_could_meet_are_in_different_groups() {
-        let cache = DirCache::new(4);
-        let held = cache.hold_absent(c"t", Open::SEARCH, b"t".to_vec());
-        let groups_of = |parents: bool, names: &[&CStr]| {
-            let operands = Operands { parents, ..Operands::default() };
-            let assigned = names.iter().map(|name| Assignment::into_directory(name, &held, &operands));
-            groups(assigned.collect(), &CopyOptions::default(), &cache)
-                .iter()
-                .map(Vec::len)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(groups_of(false, &[c"a", c"x/b", c"y/a", c"c"]), [2, 2]);
-        assert_eq!(groups_of(true, &[c"x/a", c"y/a", c"x/b"]), [3]);
-        assert_eq!(groups_of(true, &[c"x/a", c"x", c"y"]), [1, 2]);
-        assert_eq!(groups_of(true, &[c"x", c"/x//a/", c"x/a"]), [1, 1, 1]);
-        assert_eq!(groups_of(true, &[c"./x", c"y/./z", c"x/a", c"./y/z"]), [2, 2]);
-        assert_eq!(groups_of(true, &[c"a", c"x/../b", c"c", c"d"]), [1, 1, 2]);
     }
 
     #[test]

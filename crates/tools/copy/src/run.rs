@@ -10,6 +10,7 @@ use haul_flow::{
 use haul_journal::Journal;
 use haul_sys::{c_string, set_creation_label};
 
+use super::groups;
 use super::journaled::{self, JournalState};
 use super::operands::{self, Assignment};
 use super::parents::Parents;
@@ -95,8 +96,8 @@ pub fn run<E: Executor<Copier>>(
     }
     let contexts = default_label::open(options).map_err(CopyRefusal::Fatal)?;
     let assignments = operands::assign(operands, options, &session.cache)?;
-    let (assignments, mut left_out) = operands::without_repetitions(assignments, options);
-    let groups = operands::groups(assignments, options, &session.cache);
+    let (assignments, mut left_out) = groups::without_repetitions(assignments, options);
+    let groups = groups::groups(assignments, options, &session.cache);
     let journal = journal.map(|journal| JournalState::new(Arc::clone(journal)));
     let mut copier = Copier {
         contexts,

@@ -17,7 +17,7 @@ use haul_sys::{Errno, Error, Fd, TEMPORARY_PREFIX, is_left_behind, run_of, stat_
 use haul_sys::{temporary_name, temporary_name_of_run};
 
 use super::entry_copy::EntryCopy;
-use super::operands;
+use super::groups;
 use super::options::{CopyOptions, Dereference, TemporaryNames};
 use super::{Copier, CopyKind};
 
@@ -122,5 +122,5 @@ fn sweeps_copies(copier: &Copier) -> bool {
 fn may_be_source(copier: &Copier, cache: &DirCache, node: &DirNode<Copier>) -> bool {
     let is_source = |directory| node.is_within(directory);
     !copier.options.existing.update.syncs()
-        && operands::is_within(&node.own.held, is_source, cache) != Some(false)
+        && groups::is_within(&node.own.held, is_source, cache) != Some(false)
 }
