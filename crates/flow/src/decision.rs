@@ -32,6 +32,9 @@ pub struct Policy {
     pub cancel: CancelToken,
     /// Where writes wait while the target's file system is full; `None` if that fails the file.
     pub room: Option<Room>,
+    /// True if [`Tool::plan`](crate::Tool::plan) decides which files are left out because of their
+    /// size or age or, as operands, of their name.
+    pub selects_files: bool,
 }
 
 /// Limits on closed files waiting for `Tool::close_file`, per worker. The worker passes on all of

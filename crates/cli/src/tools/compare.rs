@@ -52,7 +52,8 @@ static COMMAND: AppletCommand<CompareArguments> = AppletCommand {
     notes: "\
 Names, types, contents and targets of symbolic links are always compared. In trees, devices are compared by their numbers, \
 FIFOs and sockets by their type. FIFOs and devices named on the command line are read to the end; - is standard input. \
-If both are the same file, it is not read. A file compared with a directory is compared with the file of that name in it.
+If both are the same file, it is not read. A file compared with a directory is compared with the file of that name in it. \
+An entry is skipped only if the options skip it in both trees; if they skip two files that are named, that is trouble.
 
 With --manifest, every file that FILE lists is hashed, and must have its hash; a regular file in TREE that FILE doesn't \
 list is a difference too. FILE may have any form that 'haul sum --check' understands. Names in it are relative to TREE, \

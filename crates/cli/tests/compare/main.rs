@@ -7,6 +7,7 @@
 //! - [`manifest`]: a tree and a manifest.
 //! - [`streams`]: pipes, devices and standard input.
 //! - [`ranks`]: several processes.
+//! - [`selected`]: entries that the selection leaves out in one tree or in both.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,6 +19,7 @@ mod ranks;
 mod rivals;
 #[path = "../scene/mod.rs"]
 mod scene;
+mod selected;
 mod streams;
 
 use haul_testkit::{RunOutcome, TestRun};

@@ -49,8 +49,8 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
 }
 
 /// Returns false if the run leaves out the entry, which isn't a directory: an operand because of
-/// its name, a regular file because of its size or age. Names from a listing were selected by
-/// [`list`].
+/// its name, a regular file because of its size or age, unless the tool decides that. Names from a
+/// listing were selected by [`list`].
 ///
 /// # Errors
 /// `ENOTDIR` for an operand, if the run has a list of names below it.
@@ -63,13 +63,14 @@ pub(super) fn is_selected<T: Tool>(
     if entry.is_operand() && selector.has_list() {
         return Err(Error::new(Operation::Openat, format!("{:?}", entry.name()), Errno::NOTDIR));
     }
-    if entry.is_operand() && selector.excludes_operand(entry.name()) {
+    let is_by_tool = cx.run.policy.selects_files;
+    if entry.is_operand() && !is_by_tool && selector.excludes_operand(entry.name()) {
         return Ok(false);
     }
     if classified.follow && !is_listed(cx, &entry.node, entry.name()) {
         return Ok(false);
     }
-    if classified.kind != EntryType::Regular || !selector.has_limits() {
+    if is_by_tool || classified.kind != EntryType::Regular || !selector.has_limits() {
         return Ok(true);
     }
     let stat = cx

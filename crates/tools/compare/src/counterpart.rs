@@ -4,13 +4,13 @@
 //! has the same name there. It is examined before it is opened, so that FIFOs and devices are
 //! never opened.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use haul_flow::{Context, DirHandle, Entry, OpenDir, Problem};
 use haul_sys::{DirectoryReader, EntryType, Errno, Error, Fd, FileType, NameArena, Open, Stat};
-use haul_sys::{open, stat_at, stat_followed};
+use haul_sys::{open, stat_at, stat_path};
 
 use super::CompareKind;
 use super::Comparer;
@@ -105,17 +105,16 @@ impl Comparer {
     }
 
     /// True if an entry's counterpart is a link that leads nowhere.
-    fn dangles(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
+    pub(super) fn dangles(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> bool {
         let counterpart = &entry.node.own;
         let look = |directory: Arc<Fd>| stat_at(&*directory, counterpart.name(entry));
         self.follows_here(entry) && cx.cache().open(&counterpart.held).and_then(look).is_ok()
     }
 
-    fn look(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {
+    pub(super) fn look(&self, cx: &Context<'_, Self>, entry: &Entry<Self>) -> Result<Stat, Error> {
         let counterpart = &entry.node.own;
         let directory = cx.cache().open(&counterpart.held)?;
-        let name = counterpart.name(entry);
-        if self.follows_here(entry) { stat_followed(&*directory, name) } else { stat_at(&*directory, name) }
+        stat_path(Some(&*directory), counterpart.name(entry), self.follows_here(entry))
     }
 
     /// Opens an entry's counterpart, a file or a directory.
@@ -162,7 +161,7 @@ impl Comparer {
         CounterpartDirectory { held, name: None }
     }
 
-    /// Finds the names that only the second of two directories has.
+    /// Finds the entries that the selection takes only in the second of two directories.
     ///
     /// The first is listed through a new descriptor, because the walk's descriptor holds the
     /// walk's offset.
@@ -185,15 +184,24 @@ impl Comparer {
             ours.map(|ours| (ours, theirs)).map_err(|cause| (entry.path(), cause))
         });
         match listed {
-            Ok((ours, theirs)) => only_in(&ours, &theirs)
-                .filter(|(name, kind)| cx.selector().selects(scope, second, name, *kind))
-                .map(|(name, _)| {
-                    let directory = second_path(entry);
+            Ok((ours, theirs)) => {
+                let known: HashMap<_, _> = entries(&ours).collect();
+                let what = |name: &CStr, kind| match known.get(name) {
+                    None => self
+                        .is_selected_in_second(cx, scope, (second, name), kind)
+                        .then(|| only(second_path(entry), name, Side::Second)),
+                    Some(ours) => {
+                        self.excluded_in_first(cx, scope?, name, [(&**source, *ours), (second, kind)])
+                    }
+                };
+                let difference = |(name, kind): (&CStr, EntryType)| {
+                    let what = what(name, kind)?;
                     let [first, second] =
-                        [&entry.path(), &directory].map(|path| joined(path, name.to_bytes()));
-                    FoundDifference { first, second, what: only(directory, name, Side::Second) }
-                })
-                .collect(),
+                        [entry.path(), second_path(entry)].map(|path| joined(&path, name.to_bytes()));
+                    Some(FoundDifference { first, second, what })
+                };
+                entries(&theirs).filter_map(difference).collect()
+            }
             Err((path, cause)) => {
                 Self::trouble(cx, CompareKind::CannotList, path, cause);
                 Vec::new()
@@ -219,10 +227,6 @@ pub(super) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [&directory[..end], b"/", name].concat()
 }
 
-/// Returns the entries that are only in the second list.
-fn only_in<'a>(first: &NameArena, second: &'a NameArena) -> impl Iterator<Item = (&'a CStr, EntryType)> {
-    let known: HashSet<&CStr> = (0..first.len()).map(|index| first.name(index)).collect();
-    let theirs = (0..second.len()).map(|index| (second.name(index), second.entry(index).kind));
-    let unknown: Vec<_> = theirs.filter(|(name, _)| !known.contains(name)).collect();
-    unknown.into_iter()
+fn entries(names: &NameArena) -> impl Iterator<Item = (&CStr, EntryType)> {
+    (0..names.len()).map(|index| (names.name(index), names.entry(index).kind))
 }

@@ -35,6 +35,10 @@ haul_flow::kinds! {
         StreamAttributes = "--attributes compares files and trees, not pipes or devices",
         /// A stream is to be read past the page cache.
         StreamDirect = "--direct compares files and trees, not pipes or devices",
+        /// The selection is for files and trees, and an operand is a stream.
+        StreamSelection = "--exclude and the like choose among files, not pipes or devices",
+        /// The selection takes neither of two file operands.
+        LeftOut = "{} and {} were not compared: both are left out",
         NotDirect = "cannot read {} past the page cache",
         /// Another rank's result can't be decoded.
         BadResult = "cannot read the result of comparing {}",

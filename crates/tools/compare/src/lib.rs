@@ -5,7 +5,8 @@
 //! (`counterpart.rs`), reads both files where that may show a difference (`content.rs`; large files
 //! in ranges, `ranges.rs`; from the device on request, `direct.rs`), and compares attributes
 //! (`attributes.rs`). Differences are an entry's result (`difference.rs`), kept and emitted in path
-//! order (`findings.rs`).
+//! order (`findings.rs`). An entry that the selection takes in either tree is compared
+//! (`selected.rs`).
 //!
 //! Operands that are pipes, devices or standard input are read to EOF (`streams.rs`).
 //!
@@ -22,6 +23,7 @@ mod findings;
 mod kind;
 mod options;
 mod ranges;
+mod selected;
 mod streams;
 
 use std::ffi::{CStr, CString};
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use haul_cluster::{Distributed, ItemReceiver, RemotePath};
 use haul_flow::{
     Block, Config, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport, Executor,
-    Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Operand, Plan, Pool, Probe, Problem,
+    Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Operand, Plan, Policy, Pool, Probe, Problem,
     Reported, Reporter, Session, Settings, Split, Start, Status, Tool, Write,
 };
 use haul_striping::FileSystems;
@@ -71,6 +73,9 @@ pub fn run_by(
     report: &dyn Reporter,
 ) -> Result<CompareOutcome, Problem> {
     if let Some((first, second)) = streams(operands)? {
+        if selected::is_any(&config.selection) {
+            return Err(Problem::new(CompareKind::StreamSelection));
+        }
         return streams::compare((&first, &second), options, report);
     }
     let mut session = Session::begin(config, report)?;
@@ -288,12 +293,20 @@ impl Tool for Comparer {
     type Directory = CounterpartDirectory;
     type File = Compared;
 
+    fn policy(&self) -> Policy {
+        Policy { selects_files: true, ..Policy::default() }
+    }
+
     fn follow(&self, entry: &Entry<Self>) -> bool {
         self.follows_here(entry)
     }
 
-    fn plan(&self, _: &Context<'_, Self>, _: &Entry<Self>, kind: EntryType) -> Plan {
+    fn plan(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, kind: EntryType) -> Plan {
         if self.is_decided() {
+            return Plan::Skip;
+        }
+        if kind != EntryType::Directory && !self.is_selected(cx, entry, kind) {
+            Self::leave_out(cx, entry);
             return Plan::Skip;
         }
         match kind {
