@@ -217,11 +217,35 @@ impl BracketReader<'_> {
             start
         };
         match (start, end) {
-            (Some(start), Some(end)) if start <= end => self.ranges.push((start, end)),
+            (Some(start), Some(end)) if is_range => return self.range(start, end),
+            (Some(start), Some(_)) => self.ranges.push((start, start)),
             // To the C library, an invalid byte sorts after all characters.
             (Some(start), None) => self.ranges.push((start, char::MAX)),
             (None, None) if !is_range => {}
             _ => return Err(InvalidPattern::InvalidRangeEnd),
+        }
+        Ok(())
+    }
+
+    /// Adds a range. Ignoring case, the C library compares capitals: those of the endpoints must be
+    /// in order, and in UTF-8 the range has the characters whose capital is between them. Other
+    /// locales' bytes are those between the endpoints themselves, which may be none.
+    fn range(&mut self, start: char, end: char) -> Result<(), InvalidPattern> {
+        let Alphabet { utf8, ignore_case, .. } = self.alphabet;
+        let folds = ignore_case && self.place == BracketContext::Expression;
+        let key = |character: char| match (folds, utf8) {
+            (false, _) => character,
+            (true, true) => case::capital(character),
+            (true, false) => character.to_ascii_uppercase(),
+        };
+        let (first, last) = (key(start), key(end));
+        if first > last {
+            return Err(InvalidPattern::InvalidRangeEnd);
+        }
+        if folds && utf8 {
+            self.ranges.extend(case::by_capital(first, last));
+        } else if start <= end {
+            self.ranges.push((start, end));
         }
         Ok(())
     }

@@ -23,6 +23,22 @@ pub fn capital(character: char) -> char {
     }
 }
 
+/// Returns the ranges of the characters between two whose capital is between them too.
+pub(crate) fn by_capital(first: char, last: char) -> Vec<(char, char)> {
+    let mut ranges: Vec<(char, char)> = Vec::new();
+    let mut is_adjacent = false;
+    for character in first..=last {
+        let is_member = (first..=last).contains(&capital(character));
+        match ranges.last_mut().filter(|_| is_adjacent) {
+            Some((_, end)) if is_member => *end = character,
+            _ if is_member => ranges.push((character, character)),
+            _ => {}
+        }
+        is_adjacent = is_member;
+    }
+    ranges
+}
+
 fn only(mut characters: impl Iterator<Item = char>) -> Option<char> {
     let first = characters.next();
     first.filter(|_| characters.next().is_none())

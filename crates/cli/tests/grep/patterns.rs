@@ -21,6 +21,16 @@ fn all_the_same(lines: &[u8], options: &[&str], patterns: &[&str]) {
 }
 
 #[test]
+fn ranges_that_ignore_case_are_gnu_greps() {
+    require!(needs_gnu());
+    let lines: Vec<u8> = (b' '..=b'~').flat_map(|byte| [byte, b'\n']).collect();
+    let ends = ["1", "@", "B", "Z", "_", "b", "y", "{"];
+    let pairs = ends.iter().flat_map(|first| ends.iter().map(move |last| format!("{first}-{last}")));
+    let patterns: Vec<_> = pairs.flat_map(|pair| [format!("[{pair}]"), format!("x*[^{pair}~]")]).collect();
+    all_the_same(&lines, &["-i"], &patterns.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_begins_a_pattern_is_gnu_greps() {
     require!(needs_gnu());
     let lines = b"*b\n^b\nb\n+b\na*b\n^a\n{1}b\n?b\n^^a\n**b\n";
