@@ -40,6 +40,32 @@ fn the_output_is_replaced_whole_and_is_not_listed() {
     assert_eq!(scene.script("wc -l < SUMS"), "1\n");
 }
 
+/// By whatever name it is reached: its hash would be that of what it replaces.
+#[test]
+fn the_output_is_not_listed_under_other_names() {
+    let scene = Scene::of(
+        "mkdir t t/d; echo a > t/a; echo old > t/SUMS; ln -s SUMS t/link; ln -s t/SUMS link; ln -s t tree; ln -s . t/here; \
+         ln t/SUMS t/hard; ln t/SUMS t/d/SUMS; cp -a t copy",
+    );
+    let told = |name: &str| format!("haul sum: warning: leaving out '{name}', as haul is writing to it\n");
+    for (words, left_out, listed) in [
+        ("-o t/SUMS t", &[][..], "t/a t/d/SUMS t/hard "),
+        ("-L -o t/SUMS t/link t/a", &["t/link"], "t/a "),
+        ("-o t/SUMS link t/a", &["link"], "t/a "),
+        ("-o t/SUMS tree/SUMS t/a", &["tree/SUMS"], "t/a "),
+        ("-o tree/SUMS t/d/../SUMS t/a t/hard", &["t/d/../SUMS"], "t/a t/hard "),
+        ("-o t/SUMS t/SUMS", &["t/SUMS"], ""),
+    ] {
+        scene.script("rm -r t; cp -a copy t");
+        let outcome = scene.summed(words);
+        let errors: String = left_out.iter().map(|name| told(name)).collect();
+        assert_eq!((outcome.status(), outcome.errors()), (Some(0), errors), "{words}");
+        let names = scene.script("sed 's/.*  //' t/SUMS | tr '\\n' ' '");
+        assert_eq!(names, listed, "{words}");
+        scene.script("[ ! -s t/SUMS ] || $HAUL sum -c --quiet t/SUMS");
+    }
+}
+
 #[test]
 fn an_output_that_cannot_be_written_is_an_error_and_leaves_nothing() {
     let scene = Scene::of("echo a > a; mkdir d; echo kept > kept; ln -s kept link");

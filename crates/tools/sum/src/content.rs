@@ -43,7 +43,7 @@ impl Summer {
         entry: &Entry<Self>,
         opened: &OpenSource<'_>,
     ) -> Start<Hashing> {
-        if self.leaves_out(entry, opened.stat) {
+        if self.leaves_out(cx, entry, opened.stat) {
             return Start::Done;
         }
         let Some(task) = self.task(entry) else { return Start::Done };

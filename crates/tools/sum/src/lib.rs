@@ -20,15 +20,13 @@ mod place;
 mod portable;
 mod task;
 
-use std::ffi::CString;
-
 use haul_digest::manifest::{LineEnd, WriteError, Writer};
 use haul_flow::{
     Block, CancelToken, Config, Context, DirNode, Enter, Entry, EntryFailure, EntryOutcome, EntryReport,
     Executor, Finished, FlowKind, Handled, OpenDir, OpenFile, OpenSource, Plan, Policy, Pool, Probe, Problem,
     Reported, Reporter, Session, Start, Status, Tool, Write,
 };
-use haul_sys::{Buffer, EntryType, Open, Stat, open, standard_input};
+use haul_sys::{Buffer, EntryType, FileType, Open, Stat, open, standard_input, stat_at};
 
 pub use against::{CompareOptions, ManifestComparison, compare_by};
 pub use content::Hashing;
@@ -42,6 +40,7 @@ pub use place::{DirectoryRole, Group};
 use against::Unlisted;
 use checks::{Checks, is_missing};
 use listing::Hashes;
+use options::OwnFile;
 use task::{CheckVerdict, FileResult, Learned, Task};
 
 /// The result of a run.
@@ -212,11 +211,25 @@ impl Summer {
         }
     }
 
-    /// True if a file is the manifest that is being written.
-    fn leaves_out(&self, entry: &Entry<Self>, stat: &Stat) -> bool {
-        let is_it =
-            |(name, inode): &(CString, u64)| name.as_c_str() == entry.name() && *inode == stat.identity.inode;
-        !entry.is_operand() && self.options.left_out.iter().any(is_it)
+    /// True if a file is the manifest, which is being written. If it was named, or is reached
+    /// through a link, that is reported. Another hard link keeps its content, as the manifest is
+    /// replaced.
+    fn leaves_out(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stat: &Stat) -> bool {
+        let is_it = |own: &&OwnFile| own.inode == stat.identity.inode;
+        let Some(own) = self.options.left_out.iter().find(is_it) else { return false };
+        let place = &entry.node.source;
+        let has_its_name = own.directory == place.identity().inode && own.name.as_c_str() == entry.name();
+        let is_link = || {
+            let looked = cx.cache().open(place).and_then(|directory| stat_at(&*directory, entry.name()));
+            looked.is_ok_and(|found| found.kind == FileType::Symlink)
+        };
+        if !has_its_name && !is_link() {
+            return false;
+        }
+        if !has_its_name || entry.is_operand() {
+            cx.problem(Problem::new(FlowKind::OwnFile).naming(entry.path()).as_warning());
+        }
+        true
     }
 
     /// Returns an entry's path as it is shown.

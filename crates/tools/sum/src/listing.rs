@@ -5,7 +5,7 @@
 //! complete. Until then each takes about 100 bytes plus its path.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_digest::manifest::{HashRecord, WriteError, Writer};
 use haul_digest::{AtomicFile, CreateError, Digest};
 use haul_flow::{Problem, Reporter, Standard, lock, sweep};
-use haul_sys::{Identity, c_string};
+use haul_sys::{Identity, c_string, stat};
 
 use super::SumKind;
+use super::options::OwnFile;
 
 /// Size at which the text is passed on, in bytes.
 const TEXT_BYTES: usize = 64 << 10;
@@ -49,11 +50,15 @@ impl ManifestFile {
         lock(&self.file).take();
     }
 
-    /// Returns names and inode numbers of the file and of the one that it will replace.
-    pub(super) fn files(&self) -> Vec<(CString, u64)> {
+    /// Returns the file and the one that it will replace.
+    pub(super) fn files(&self) -> Vec<OwnFile> {
         let file = lock(&self.file);
-        let files = file.iter().flat_map(AtomicFile::files);
-        files.map(|(name, file)| (name.to_owned(), file.inode)).collect()
+        let Some(file) = &*file else { return Vec::new() };
+        // If it can't be examined, neither can the walk.
+        let directory = stat(file.directory()).map_or(0, |stat| stat.identity.inode);
+        let own =
+            |(name, file): (&CStr, Identity)| OwnFile { directory, name: name.to_owned(), inode: file.inode };
+        file.files().map(own).collect()
     }
 
     /// Returns the identities of the file and of the one that it will replace.

@@ -24,9 +24,18 @@ pub struct Options {
     pub dereference: bool,
     /// Ignores listed files that don't exist.
     pub ignore_missing: bool,
-    /// Names and inode numbers of files that are passed over: the manifest, which every process
-    /// must recognise. Device numbers differ between hosts.
-    pub(crate) left_out: Vec<(CString, u64)>,
+    /// Files that are passed over: the manifest, which every process must recognise.
+    pub(crate) left_out: Vec<OwnFile>,
+}
+
+/// A file that the run itself writes or replaces. Device numbers differ between hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OwnFile {
+    /// Inode number of its directory.
+    pub(crate) directory: u64,
+    pub(crate) name: CString,
+    /// Its inode number.
+    pub(crate) inode: u64,
 }
 
 impl Options {
