@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use haul_sys::{leads_to_descriptor, read_rest, standard_input};
+use haul_sys::{Errno, leads_to_closed_stream, leads_to_descriptor, read_rest, standard_input};
 
 /// Whether this process reads the files that options name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,9 @@ impl OptionFiles {
         let is_stream = || is_descriptor(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file());
         if self == Self::StreamsLeftToFirstRank && is_stream() {
             return Ok(Vec::new());
+        }
+        if leads_to_closed_stream(path) {
+            return Err(Errno::BADF.into());
         }
         if path.as_os_str() != "-" {
             return std::fs::read(path);

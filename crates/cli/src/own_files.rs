@@ -1,10 +1,12 @@
 //! The files that a run writes for its user: events, a log, a manifest, a journal, the control
 //! socket. Each needs a file of its own, which is checked before any of them is opened.
 
+use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_sys::{Fd, FileType, Identity, Stat, stat, stat_path};
+use haul_sys::{Errno, Fd, FileType, Identity, Stat, leads_to_closed_stream, reason, stat, stat_path};
 
 use crate::line_file::Destination;
 use crate::task::{CliTask, RunOptions};
@@ -28,8 +30,14 @@ impl FilePlace {
     }
 }
 
-/// Checks that no two options name the same file. The error is a message.
+/// Checks that no two options name the same file, and that no operand is a standard stream that was
+/// closed: by its name it would be `/dev/null`. The error is a message.
 pub(crate) fn check(run_options: &RunOptions, work: &impl CliTask) -> Result<(), String> {
+    let path = |operand: &CStr| PathBuf::from(OsStr::from_bytes(operand.to_bytes()));
+    let mut operands = work.operands().into_iter().map(path);
+    if let Some(closed) = operands.find(|operand| leads_to_closed_stream(operand)) {
+        return Err(format!("{}: {}", closed.display(), reason(&Errno::BADF.into())));
+    }
     let events = run_options.events.as_ref().and_then(|destination| match destination {
         Destination::File(path) => place(path),
         Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().and_then(|there| FilePlace::of(&there)),

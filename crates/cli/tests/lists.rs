@@ -152,3 +152,59 @@ fn every_tool_takes_lists() {
     let whole = haul(&["cmp", "--files-from=-", "s", "t"], b"a");
     assert_eq!((whole.status(), whole.printed().as_str()), (Some(1), "Only in t/a: new\n"));
 }
+
+/// By its name it is `/dev/null` then.
+#[test]
+fn a_closed_standard_stream_is_not_an_empty_file() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("echo y >y; ln -s /dev/fd/0 link").unwrap();
+    for line in [
+        "cp /dev/stdin t <&-",
+        "cp link t <&-",
+        "cp y /dev/stdout >&-",
+        "sum /dev/stdin <&-",
+        "cmp /dev/stdin y <&-",
+        "grep y /dev/stdin <&-",
+        "tar -tf /dev/stdin <&-",
+        "bzip2 -c /dev/stdin <&-",
+    ] {
+        let script = format!("LC_ALL=C {} {line}", ours.path().display());
+        let run = TestRun::new("/bin/bash".as_ref()).args(["-c", &script]).in_folder(sandbox.path());
+        let outcome = run.finish().unwrap();
+        assert!(!outcome.succeeded() && outcome.printed().is_empty(), "{line}");
+        assert!(outcome.errors().contains("Bad file descriptor"), "{line}: {}", outcome.errors());
+        assert!(!sandbox.join("t").exists(), "{line}");
+    }
+}
+
+/// By its name it has no lines then.
+#[test]
+fn a_list_from_a_closed_standard_input_is_an_error() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir s; touch s/a; ln -s /dev/stdin link; tar -cf a.tar s").unwrap();
+    for line in [
+        "cp -r --exclude-from=FILE s t",
+        "cp -r --files-from=FILE s t",
+        "cp -r --files0-from=FILE s t",
+        "sum --exclude-from=FILE s",
+        "grep -f FILE s/a",
+        "grep -r --exclude-from=FILE x s",
+        "tar -cf t -T FILE",
+        "tar -cf t -X FILE s",
+        "tar -tf a.tar -T FILE",
+    ] {
+        for file in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "link"] {
+            let line = line.replace("FILE", file);
+            let script = format!("LC_ALL=C {} {line} <&-", ours.path().display());
+            let run = TestRun::new("/bin/bash".as_ref()).args(["-c", &script]).in_folder(sandbox.path());
+            let outcome = run.finish().unwrap();
+            assert!(!outcome.succeeded(), "{line}: {}", outcome.printed());
+            assert!(outcome.errors().contains("Bad file descriptor"), "{line}: {}", outcome.errors());
+            assert!(!sandbox.join("t").exists(), "{line}");
+        }
+    }
+}

@@ -88,7 +88,7 @@ pub use kernel_aio::{Gather, KernelAio};
 pub use lease::{Lease, since_boot};
 pub use local_time::{LocalTime, local_time, seconds_of, utc_time};
 pub use locale::{character_set, first_character, use_character_set};
-pub use magic_link::leads_to_descriptor;
+pub use magic_link::{leads_to_closed_stream, leads_to_descriptor};
 pub use make::{
     Special, link, link_at_path, link_unnamed, make_directory, make_special, make_symlink, read_link, remove,
     remove_directory, rename, rename_across, rename_to_new,

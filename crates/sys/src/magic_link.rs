@@ -1,7 +1,10 @@
 //! Names that mean something else in each process.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::standard::{is_any_closed, was_number_closed};
 
 /// Maximum links that the kernel follows in a path (path_resolution(7)).
 const LINKS_MAX: usize = 40;
@@ -13,8 +16,27 @@ const LINKS_MAX: usize = 40;
 /// A path that can't be followed doesn't: whoever opens it reports why.
 #[must_use]
 pub fn leads_to_descriptor(path: &Path) -> bool {
+    descriptor(path).is_some()
+}
+
+/// True if a path leads to a standard stream that was closed when this process was started. It can
+/// be opened all the same, as `/dev/null` has its number since then.
+#[must_use]
+pub fn leads_to_closed_stream(path: &Path) -> bool {
+    if !is_any_closed() {
+        return false;
+    }
+    let Some((folder, name)) = descriptor(path) else { return false };
+    let is_ours = ["/proc/self/fd", "/proc/thread-self/fd"]
+        .iter()
+        .any(|ours| Path::new(ours).canonicalize().is_ok_and(|ours| ours == folder));
+    is_ours && name.to_str().and_then(|name| name.parse().ok()).is_some_and(was_number_closed)
+}
+
+/// Returns the first descriptor on a path: the folder of the process's descriptors, and its name.
+fn descriptor(path: &Path) -> Option<(PathBuf, OsString)> {
     // The kernel follows these links without their text, which may be a name like `pipe:[7]`.
-    let is_of_process = |folder: &Path| folder.starts_with("/proc") && folder.ends_with("fd");
+    let is_of_process = |folder: &PathBuf| folder.starts_with("/proc") && folder.ends_with("fd");
     let names =
         |path: &Path| path.components().rev().map(|name| name.as_os_str().to_owned()).collect::<Vec<_>>();
     let (mut ahead, mut links) = (names(path), 0);
@@ -26,16 +48,16 @@ pub fn leads_to_descriptor(path: &Path) -> bool {
             continue;
         };
         let folder = if before.as_os_str().is_empty() { Path::new(".") } else { &before };
-        if folder.canonicalize().is_ok_and(|folder| is_of_process(&folder)) {
-            return true;
+        if let Some(folder) = folder.canonicalize().ok().filter(is_of_process) {
+            return Some((folder, name));
         }
         links += 1;
         if links > LINKS_MAX {
-            return false;
+            return None;
         }
         ahead.extend(names(&target));
     }
-    false
+    None
 }
 
 #[cfg(test)]

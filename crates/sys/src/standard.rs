@@ -90,7 +90,17 @@ pub fn ends_at_broken_pipe() -> bool {
 /// Returns true if the stream was closed when the process started.
 #[must_use]
 pub fn was_closed(stream: Standard) -> bool {
-    CLOSED.load(Ordering::Relaxed) & (1 << stream as u8) != 0
+    was_number_closed(stream as u8)
+}
+
+/// Returns true if the standard stream with this number was closed when the process started.
+pub(crate) fn was_number_closed(number: u8) -> bool {
+    number <= Standard::Error as u8 && CLOSED.load(Ordering::Relaxed) & (1 << number) != 0
+}
+
+/// Returns true if any standard stream was closed when the process started.
+pub(crate) fn is_any_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed) != 0
 }
 
 /// Returns the width of the terminal that standard error is, in columns.
