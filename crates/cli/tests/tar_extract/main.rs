@@ -16,6 +16,7 @@ mod processes;
 mod replaced;
 mod semantics;
 
+mod streams;
 use std::path::PathBuf;
 
 use haul_testkit::TestRun;

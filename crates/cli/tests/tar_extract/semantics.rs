@@ -16,7 +16,7 @@ fn a() -> Archive {
 
 /// Extracts an archive with GNU tar and with haul into identical directories; results and exit
 /// status must match.
-fn alike(archive: &[u8], options: &[&str], before: impl Fn(&Path)) {
+pub(crate) fn alike(archive: &[u8], options: &[&str], before: impl Fn(&Path)) {
     let sandbox = Sandbox::in_memory().unwrap();
     fs::write(sandbox.join("archive.tar"), archive).unwrap();
     let [theirs, ours] = ["theirs", "ours"].map(|name| sandbox.join(name));
@@ -43,7 +43,7 @@ fn alike(archive: &[u8], options: &[&str], before: impl Fn(&Path)) {
     assert!(differences.is_empty(), "{differences}{said}");
 }
 
-fn extract(archive: &[u8], options: &[&str], inside: &Path) -> RunOutcome {
+pub(crate) fn extract(archive: &[u8], options: &[&str], inside: &Path) -> RunOutcome {
     haul().args(["tar", "-x", "-f", "-"]).args(options).arg("-C").arg(inside).input(archive).finish().unwrap()
 }
 
@@ -446,27 +446,6 @@ fn what_is_intact_of_a_truncated_archive_is_extracted() {
     assert_eq!(outcome.status(), Some(2));
     assert!(outcome.errors().contains("Skipping to next header"), "{}", outcome.errors());
     assert_eq!(fs::read(sandbox.join("two")).unwrap(), [2; 1000]);
-}
-
-#[test]
-fn standard_input_is_read_from_where_it_is() {
-    require!(needs::tool("tar"), needs::tool("bash"));
-    let sandbox = Sandbox::in_memory().unwrap();
-    let script = "
-        for n in f g; do echo $n >$n; tar -b 1 -cf $n.tar $n; done; cat f.tar g.tar >both
-        (head -c 0; echo line; cat g.tar) >self";
-    sandbox.script(script).unwrap();
-    let program = haul_testkit::CopyProgram::find(env!("CARGO_BIN_EXE_haul"));
-    for (line, expected) in [
-        ("(dd bs=$(stat -c %s f.tar) count=1 of=/dev/null status=none; \"$TAR\" tar -tf -) <both", "g\n"),
-        ("(read -r line; \"$TAR\" tar -tf -) <self", "g\n"),
-        ("(\"$TAR\" tar -tf -; wc -c) <f.tar", "f\n0\n"),
-    ] {
-        let mut shell = Command::new("bash");
-        shell.args(["-c", line]).env("TAR", program.path()).current_dir(sandbox.path());
-        let output = shell.output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{line}: {output:?}");
-    }
 }
 
 #[test]

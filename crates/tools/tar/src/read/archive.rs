@@ -72,19 +72,19 @@ impl ByteStream for Filtered {
     }
 }
 
-/// Returns the part of a file to read. Standard input continues where another program has left it,
-/// and is left at its end, as if it were a pipe.
+/// Returns the part of a file to read. Standard input continues where another program has left it.
+/// If the archive is compressed or damaged, it is left at its end, as a pipe would be.
 fn input(file: Fd, is_standard: bool) -> Result<ArchiveInput, Error> {
     let seen = stat(&file)?;
-    let is_regular = seen.kind == FileType::Regular;
-    let is_whole = !is_standard || (is_regular && position(&file)? == 0);
-    if is_regular && is_whole {
-        if is_standard {
+    Ok(match (seen.kind, is_standard) {
+        (FileType::Regular, false) => ArchiveInput::of_file(Arc::new(file), seen.size),
+        (FileType::Regular, true) => {
+            let offset = position(&file)?;
             stand_at_end(&file)?;
+            ArchiveInput::of_standard_input(Arc::new(file), offset, seen.size)
         }
-        return Ok(ArchiveInput::of_file(Arc::new(file), seen.size));
-    }
-    Ok(ArchiveInput::of_stream(Box::new(Plain(Arc::new(file)))))
+        _ => ArchiveInput::of_stream(Box::new(Plain(Arc::new(file)))),
+    })
 }
 
 fn name(options: &Options) -> &[u8] {

@@ -18,10 +18,10 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use haul_sys::{Advice, CacheMode, Error, Fd, advise, read, read_on};
+use haul_sys::{Advice, CacheMode, Error, Fd, advise, read, read_on, stand_at};
 
 use super::header::RawBlock;
-use crate::format::BLOCK;
+use crate::format::{BLOCK, RECORD_BYTES};
 
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
@@ -62,7 +62,12 @@ impl ByteStream for Plain {
 }
 
 enum Origin {
-    File { file: Arc<Fd>, size: u64 },
+    File {
+        file: Arc<Fd>,
+        size: u64,
+        /// True if another program may read on where this one stops.
+        is_shared: bool,
+    },
     Stream(Box<dyn ByteStream>),
 }
 
@@ -87,8 +92,10 @@ pub(crate) struct ArchiveInput {
     block: Arc<Vec<u8>>,
     start: usize,
     end: usize,
-    /// Offset of `start` in the archive.
+    /// Offset of `start` in the file or stream.
     position: u64,
+    /// Offset of the archive in it.
+    archive_at: u64,
     /// Earlier blocks that chunks may share, in the order in which they were read.
     before: Vec<Arc<Vec<u8>>>,
 }
@@ -100,7 +107,13 @@ impl ArchiveInput {
         // It costs time on some virtual machines, and stays for remote disks
         // (docs/measurements/tools.md, "tar extract").
         advise(&*file, Advice::Sequential, 0).unwrap_or_default();
-        Self::new(Origin::File { file, size })
+        Self::new(Origin::File { file, size, is_shared: false })
+    }
+
+    /// Reads standard input, a file of `size` bytes, from `offset` on.
+    pub(crate) fn of_standard_input(file: Arc<Fd>, offset: u64, size: u64) -> Self {
+        let origin = Origin::File { file, size, is_shared: true };
+        Self { position: offset, archive_at: offset, ..Self::new(origin) }
     }
 
     pub(crate) fn of_stream(stream: Box<dyn ByteStream>) -> Self {
@@ -109,11 +122,17 @@ impl ArchiveInput {
 
     fn new(origin: Origin) -> Self {
         let block = Arc::new(vec![0; BUFFER_BYTES]);
-        Self { origin, block, start: 0, end: 0, position: 0, before: Vec::new() }
+        Self { origin, block, start: 0, end: 0, position: 0, archive_at: 0, before: Vec::new() }
     }
 
+    /// Returns the offset of the next byte in the file or stream.
     pub(crate) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Returns the number of bytes of the archive that were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.position - self.archive_at
     }
 
     /// Returns the file, if it is seekable.
@@ -284,18 +303,23 @@ impl ArchiveInput {
         Ok(length)
     }
 
-    /// Reads a stream to EOF: its writer may have more to write, and a checksum comes last.
+    /// Reads a stream to EOF: its writer may have more to write, and a checksum comes last. Leaves
+    /// a shared file behind the archive's last record, as GNU tar does, which reads whole records.
     pub(crate) fn finish(&mut self) -> Result<(), ReadFailure> {
-        if let Origin::Stream(_) = self.origin {
-            loop {
+        match &self.origin {
+            Origin::Stream(_) => loop {
                 let ready = self.filled()?.len();
                 if ready == 0 {
-                    break;
+                    return Ok(());
                 }
                 self.advance(ready);
+            },
+            Origin::File { file, size, is_shared: true } => {
+                let end = self.archive_at + self.taken().next_multiple_of(RECORD_BYTES);
+                Ok(stand_at(&**file, end.min(*size))?)
             }
+            Origin::File { .. } => Ok(()),
         }
-        Ok(())
     }
 
     /// True if trailing garbage after the compressed stream was ignored.

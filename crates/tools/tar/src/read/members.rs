@@ -187,7 +187,7 @@ impl Members {
     /// Looks for the second block of zeros, which ends the archive. A single one ends it too, with
     /// a warning.
     fn look_for_end(&mut self, problems: &mut Vec<Problem>) -> Result<(), ReadFailure> {
-        let at = self.input.position() / BLOCK as u64;
+        let at = self.input.taken() / BLOCK as u64;
         let (block, length) = self.input.block()?;
         self.over = true;
         if length != BLOCK || header(&block) != ParsedBlock::Zeros {
