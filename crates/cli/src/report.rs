@@ -259,11 +259,6 @@ impl<W: Write + Send> Console<W> {
         self.output.flush();
     }
 
-    /// True if standard output has failed, which is reported at the end.
-    pub(crate) fn has_lost_output(&self) -> bool {
-        self.output.has_failed()
-    }
-
     /// Prints a remark that is neither a problem nor for `--debug` only.
     pub(crate) fn remark(&self, text: &str) {
         self.complain(&self.messages.debug(text));
@@ -437,6 +432,10 @@ impl<W: Write + Send> Reporter for Console<W> {
             Standard::Output => self.print(bytes),
             Standard::Error => self.complain(bytes),
         }
+    }
+
+    fn has_lost_output(&self) -> bool {
+        self.output.has_failed()
     }
 
     fn ask(&self, question: &OutputLine) -> bool {

@@ -331,6 +331,12 @@ pub trait Reporter: Sync {
     /// Writes bytes to a standard stream, contiguously.
     fn output(&self, stream: Standard, bytes: &[u8]);
 
+    /// Returns true once standard output has failed: nothing more will be written to it. The run
+    /// fails in the end, so a tool with no other result need not go on.
+    fn has_lost_output(&self) -> bool {
+        false
+    }
+
     /// Asks the user a question, which does not end its line. Returns true for yes, false if nobody
     /// can be asked.
     fn ask(&self, _question: &OutputLine) -> bool {

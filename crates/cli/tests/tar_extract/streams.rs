@@ -1,9 +1,11 @@
-//! Standard input that others read too.
+//! Standard input that others read too, and standard output that nobody reads.
 
 use std::fs;
 use std::process::Command;
 
 use haul_testkit::{Sandbox, needs, require};
+
+use crate::archive::{Archive, Header};
 
 #[test]
 fn standard_input_is_read_from_where_it_is() {
@@ -61,5 +63,31 @@ fn standard_input_is_left_behind_the_archive() {
             String::from_utf8(output.stdout).unwrap()
         };
         assert_eq!(run(&ours), run("tar"), "{line}");
+    }
+}
+
+/// There is nothing else to do than to read, so whoever writes the archive sees that it isn't read.
+#[test]
+fn nothing_is_read_for_output_that_is_lost() {
+    require!(needs::tool("bash"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let large = Archive::new().raw(&Header::new("large", b'0', 400_000_000), b"", |_| {}).0;
+    fs::write(sandbox.join("large"), large).unwrap();
+    let names = (0..1000).fold(Archive::new(), |archive, number| archive.file(format!("{number:0>99}"), b""));
+    fs::write(sandbox.join("names"), names.0).unwrap();
+    let haul = crate::built();
+    for (archive, words) in [
+        ("cat large && head -c 400000000 /dev/zero", "-xOf -"),
+        ("for i in $(seq 300); do cat names || exit; done", "-tf -"),
+    ] {
+        let script = format!(
+            "({archive} && : >marker) | (trap '' PIPE; LC_ALL=C exec {} tar {words} 2>errors) | head -c1 >first
+            echo ${{PIPESTATUS[1]}}; ls marker; cat errors",
+            haul.display()
+        );
+        let mut shell = Command::new("bash");
+        let output = shell.args(["-c", &script]).current_dir(sandbox.path()).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(printed, "2\nhaul tar: write error: Broken pipe\n", "{words}");
     }
 }

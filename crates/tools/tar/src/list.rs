@@ -40,6 +40,9 @@ pub fn list(options: &Options, report: &dyn Reporter) -> u8 {
                         member.link = link_target(&prefixes, options, &member.link, report);
                     }
                     report.line(lines.line(&member));
+                    if report.has_lost_output() {
+                        return FAILED;
+                    }
                 }
             }
             Ok(None) => break,

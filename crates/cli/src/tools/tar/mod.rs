@@ -431,6 +431,10 @@ impl Reporter for Aside<'_> {
 
     fn slow_ranks(&self, slow: Vec<SlowRank>) {
         self.0.slow_ranks(slow);
+    fn has_lost_output(&self) -> bool {
+        self.0.has_lost_output()
+    }
+
     }
 
     fn note(&self, printed: &[u8]) {

@@ -402,7 +402,8 @@ fn in_turn(mut item: ExtractItem) -> ExtractItem {
     item
 }
 
-/// Writes the content of regular files to standard output, one after the other (`-O`).
+/// Writes the content of regular files to standard output, one after the other (`-O`). Ends once
+/// that fails: whoever wrote the archive to a pipe sees that it isn't read.
 pub(super) fn to_standard_output(mut members: Members, options: &Options, report: &dyn Reporter) -> u8 {
     let mut admission = Admission::new(options);
     let (mut problems, mut failed) = (Vec::new(), false);
@@ -425,6 +426,9 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
             report.problem(archive::problem(options, failure));
             return FAILED;
         }
+        if report.has_lost_output() {
+            return FAILED;
+        }
     }
     failed |= archive::end(&mut members, options, report);
     failed |= admission.selection.report_missing(report);
@@ -434,7 +438,7 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
 /// Writes one file to standard output, with zeros for its holes.
 fn put_out(members: &mut Members, member: &Member, report: &dyn Reporter) -> Result<(), input::ReadFailure> {
     let copy = |members: &mut Members, mut length: u64| {
-        while length > 0 {
+        while length > 0 && !report.has_lost_output() {
             let mut bytes = Vec::new();
             members.content(PIECE_BYTES.min(usize::try_from(length).unwrap_or(PIECE_BYTES)), &mut bytes)?;
             if bytes.is_empty() {
@@ -448,7 +452,7 @@ fn put_out(members: &mut Members, member: &Member, report: &dyn Reporter) -> Res
     let Some(map) = &member.map else { return copy(members, member.stored) };
     let mut at = 0;
     let zeros = |mut length: u64| {
-        while length > 0 {
+        while length > 0 && !report.has_lost_output() {
             let part = length.min(PIECE_BYTES as u64);
             report.output(Standard::Output, &vec![0; part as usize]);
             length -= part;
