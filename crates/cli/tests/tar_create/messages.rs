@@ -69,6 +69,47 @@ import socket; socket.socket(socket.AF_UNIX).bind(\"d/socket\")'",
     assert_eq!((nothing.status(), nothing.errors().lines().count()), (Some(2), 2));
 }
 
+/// `--null` is for the lists that follow it. In others, a NUL is noticed.
+#[test]
+fn names_in_lists_end_with_a_newline_or_a_nul_as_in_gnu_tar() {
+    require!(needs::tool("tar"));
+    let scene = Scene::on_disk(
+        r"mkdir d; touch a b e $'c\nd' d/x; printf 'a\nb\0c\nd\0e' >mixed; printf 'a\0b\0' >nul; printf 'a\nb\n' | tee lines >more
+        printf -- '-T nul\n' >outer; printf -- '--null\n-T nul\n--no-null\n-T lines\n' >switches
+        printf -- 'e\0-C d\0x\0\0' >options; printf 'e\0a\\142\0' >quoted; printf -- '-Clines\0' >verbatim",
+    );
+    for words in [
+        "-cvf a.tar -T mixed",
+        "-cvf a.tar -T nul",
+        "-cvf a.tar --null -T nul --no-null -T lines",
+        "-cvf a.tar -T lines --null -T nul",
+        "-cvf a.tar --null -T nul -T lines",
+        "-cvf a.tar -T outer",
+        "-cvf a.tar -T outer -T lines",
+        "-cvf a.tar -T switches -T more",
+        "-cvf a.tar -T options",
+        "-cvf a.tar -T quoted",
+        "-cvf a.tar --null -T verbatim",
+        "-cvf a.tar --null -T options",
+    ] {
+        same(&scene, words);
+    }
+    for words in ["-T nul --null", "-T lines --no-null", "--null -T nul --null"] {
+        let outcome = scene.shell(&format!("$HAUL tar -cf a.tar {words}"));
+        assert_eq!(outcome.status(), Some(2), "{words}");
+        assert!(outcome.errors().contains("null has no effect after the last name"), "{}", outcome.errors());
+    }
+    // Members are chosen by the same lists.
+    scene.good("tar -cf all.tar a b d");
+    for words in ["--null -T nul", "-T lines --null -T nul", "-T nul", "-T lines --null"] {
+        let run = |tar: &str| {
+            let outcome = scene.shell(&format!("{tar} -tf all.tar {words}"));
+            (outcome.status(), outcome.printed(), outcome.errors().replace("haul tar: ", "tar: "))
+        };
+        assert_eq!(run("$HAUL tar"), run("tar"), "{words}");
+    }
+}
+
 #[test]
 fn what_may_not_be_read_is_not_in_the_archive() {
     require!(needs::root(), needs::tool("tar"));

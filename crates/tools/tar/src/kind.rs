@@ -52,6 +52,8 @@ haul_flow::kinds! {
         Exiting = "Exiting with failure status due to previous errors",
         /// The last line after a fatal error.
         NotRecoverable = "Error is not recoverable: exiting now",
+        /// A list of names, one a line, has a NUL in it.
+        NulInList = "{escape}: file name read contains nul character",
         EmptyArchive = "Cowardly refusing to create an empty archive",
         /// The archive would be written to a terminal.
         Terminal = "Refusing to write archive contents to terminal (missing -f option?)",

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use haul_tar::{Existing, Format, MemberOrder, Ownership};
 
+use super::names::ListEnd;
 use super::{CompressionMethod, TarArguments, TarStep, values};
 use crate::flags::Action::{AnyValue, Plain, Required};
 use crate::flags::values::{Bounds, Words};
@@ -137,7 +138,16 @@ static GENERAL: &[TarFlag] = &[
         }),
         "read member names from FILE, one per line",
     ),
-    TarFlag::gnu("--null", Plain(|line| line.null = true), "names in FILE of -T end with a NUL byte"),
+    TarFlag::gnu(
+        "--null",
+        Plain(|line| line.steps.push(TarStep::ListEnd(ListEnd::Nul))),
+        "in each FILE of a later -T, names end with a NUL byte",
+    ),
+    TarFlag::gnu(
+        "--no-null",
+        Plain(|line| line.steps.push(TarStep::ListEnd(ListEnd::Newline))),
+        "in each FILE of a later -T, names end with a newline",
+    ),
     TarFlag::gnu(
         "-P --absolute-names",
         Plain(|line| line.absolute_names = true),

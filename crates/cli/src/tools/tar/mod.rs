@@ -30,7 +30,7 @@ use crate::option_files::{is_descriptor, is_descriptor_path};
 use crate::report::{Console, complain};
 use crate::task::{CliTask, Executors};
 use flags::COMMAND;
-use names::TarNames;
+use names::{ListEnd, TarNames};
 
 pub(super) const TOOL: CliTool = CliTool {
     name: "tar",
@@ -60,7 +60,6 @@ struct TarArguments {
     excluding: Vec<Excluding>,
     /// True if patterns that follow are anchored.
     anchored: bool,
-    null: bool,
     absolute_names: bool,
     xattrs: bool,
     xattrs_include: Vec<Vec<u8>>,
@@ -125,6 +124,8 @@ enum TarStep {
     },
     /// `true` to archive the directories that follow with their contents.
     Recursion(bool),
+    /// What the names end with in the lists that follow.
+    ListEnd(ListEnd),
     /// Only in lists.
     Exclude(Excluding),
 }
@@ -158,8 +159,8 @@ impl TarArguments {
     fn lower(&self) -> Result<Archiving, String> {
         let operation = self.operation()?;
         let archive = self.archive()?;
-        let TarNames { named, directory, excluding, lists, .. } =
-            TarNames::of(&self.steps, self.null, operation, self.shared.files)?;
+        let TarNames { named, directory, excluding, lists, with_nul, .. } =
+            TarNames::of(&self.steps, operation, self.shared.files)?;
         let excluding_files = self.excluding.iter().chain(&excluding).filter(|excluding| excluding.is_file);
         let mut read = lists.iter().chain(excluding_files.map(|excluding| &excluding.text));
         let needs_descriptors =
@@ -170,11 +171,15 @@ impl TarArguments {
             return Err(Kind::from(TarKind::EmptyArchive).sentence().to_owned());
         }
         let is_name = |step: &&TarStep| matches!(step, TarStep::Name(_) | TarStep::NamesFrom { .. });
-        let trailing = self.steps.iter().rev().take_while(|step| !is_name(step));
-        if operation == Operation::Create
-            && trailing.into_iter().any(|step| *step == TarStep::Recursion(false))
-        {
-            return Err("--no-recursion has no effect after the last name".to_owned());
+        let mut trailing = self.steps.iter().rev().take_while(|step| !is_name(step));
+        let useless = trailing.find_map(|step| match step {
+            TarStep::Recursion(false) => Some("--no-recursion"),
+            TarStep::ListEnd(ListEnd::Nul) => Some("--null"),
+            TarStep::ListEnd(ListEnd::Newline) => Some("--no-null"),
+            _ => None,
+        });
+        if let Some(flag) = useless.filter(|_| operation == Operation::Create) {
+            return Err(format!("{flag} has no effect after the last name"));
         }
         let mut attributes = Attributes::empty();
         attributes.set(Attributes::XATTR, self.wants_xattrs());
@@ -214,7 +219,7 @@ impl TarArguments {
             to_stdout: self.to_stdout,
             ignore_zeros: self.ignore_zeros,
         };
-        Ok(Archiving { options, needs_descriptors })
+        Ok(Archiving { options, with_nul, needs_descriptors })
     }
 
     /// Returns the format to write. Only POSIX.1-2001 (pax) has room for attributes, and for
@@ -241,7 +246,7 @@ impl TarArguments {
         let mut excludes = Vec::new();
         for Excluding { text, is_file, is_anchored } in self.excluding.iter().chain(listed) {
             let mut patterns = if *is_file {
-                words::lines(self.shared.files, text, b'\n')?
+                words::lines(self.shared.files, text)?
             } else {
                 vec![text.as_bytes().to_vec()]
             };
@@ -337,12 +342,17 @@ impl TarArguments {
 
 struct Archiving {
     options: Options,
+    /// Lists of lines that have a NUL in them.
+    with_nul: Vec<OsString>,
     /// True if lists, or the archive to read, come from standard input or another descriptor.
     needs_descriptors: bool,
 }
 
 impl Archiving {
     fn done(&self, executor: &impl Executors, config: &Config, report: &dyn Reporter) -> u8 {
+        for list in &self.with_nul {
+            report.problem(Problem::new(TarKind::NulInList).naming(list.as_bytes()).as_warning());
+        }
         let standard = self.options.archive == ArchivePath::Standard;
         match self.options.operation {
             Operation::Create if standard && stdout_is_terminal() => {
@@ -421,6 +431,10 @@ impl Reporter for Aside<'_> {
         self.0.output(stream, bytes);
     }
 
+    fn has_lost_output(&self) -> bool {
+        self.0.has_lost_output()
+    }
+
     fn entry(&self, entry: EntryReport) {
         self.0.entry(entry);
     }
@@ -431,10 +445,6 @@ impl Reporter for Aside<'_> {
 
     fn slow_ranks(&self, slow: Vec<SlowRank>) {
         self.0.slow_ranks(slow);
-    fn has_lost_output(&self) -> bool {
-        self.0.has_lost_output()
-    }
-
     }
 
     fn note(&self, printed: &[u8]) {

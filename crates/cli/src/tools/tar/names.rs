@@ -3,6 +3,9 @@
 //! A line of a list that begins with a hyphen has options, as in GNU tar: those that choose files.
 //! They affect what follows. haul knows all exclusions before it looks at files, so they must
 //! precede the names of what is archived.
+//!
+//! After `--null`, names in lists end with a NUL, and none has options or escapes. If a list of
+//! lines has a NUL in it, all names from there on end with one, which a warning says.
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
@@ -10,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use haul_tar::{Operation, TarOperand};
 
-use super::words::{c_string, numbered_lines};
+use super::words::{c_string, text};
 use super::{Excluding, TarStep};
 use crate::flags::Action::{AnyValue, Plain};
 use crate::flags::{AppletCommand, Arguments, FlagSpec, SharedArguments, Sharing};
@@ -43,6 +46,8 @@ static FLAGS: &[FlagSpec<NamesFileArguments>] = &[
     ),
     FlagSpec::gnu("--no-recursion", Plain(|line| line.add(TarStep::Recursion(false))), ""),
     FlagSpec::gnu("--recursion", Plain(|line| line.add(TarStep::Recursion(true))), ""),
+    FlagSpec::gnu("--null", Plain(|line| line.add(TarStep::ListEnd(ListEnd::Nul))), ""),
+    FlagSpec::gnu("--no-null", Plain(|line| line.add(TarStep::ListEnd(ListEnd::Newline))), ""),
 ];
 
 /// A line of options.
@@ -87,23 +92,28 @@ pub(super) struct TarNames {
     pub(super) directory: Option<CString>,
     /// Exclusions in lists.
     pub(super) excluding: Vec<Excluding>,
-    by_nul: bool,
+    list_end: ListEnd,
     operation: Operation,
     no_recursion: bool,
     /// Lists that were read.
     pub(super) lists: HashSet<OsString>,
+    /// Those of lines with a NUL in them.
+    pub(super) with_nul: Vec<OsString>,
     files: OptionFiles,
 }
 
+/// What the names in a list end with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ListEnd {
+    #[default]
+    Newline,
+    Nul,
+}
+
 impl TarNames {
-    /// Follows the steps on the command line. Names in lists end with a NUL if `by_nul`.
-    pub(super) fn of(
-        steps: &[TarStep],
-        by_nul: bool,
-        operation: Operation,
-        files: OptionFiles,
-    ) -> Result<Self, String> {
-        let mut names = Self { by_nul, operation, files, ..Self::default() };
+    /// Follows the steps on the command line.
+    pub(super) fn of(steps: &[TarStep], operation: Operation, files: OptionFiles) -> Result<Self, String> {
+        let mut names = Self { operation, files, ..Self::default() };
         steps.iter().try_for_each(|step| names.take(step))?;
         Ok(names)
     }
@@ -120,6 +130,7 @@ impl TarNames {
                 self.named.push(TarOperand { directory, name: c_string(name)?, no_recursion });
             }
             TarStep::Recursion(recursion) => self.no_recursion = !recursion,
+            TarStep::ListEnd(end) => self.list_end = *end,
             TarStep::Exclude(excluding) => self.excluding.push(excluding.clone()),
             TarStep::NamesFrom { file, is_anchored } => self.read(file, *is_anchored)?,
         }
@@ -128,8 +139,13 @@ impl TarNames {
 
     fn read(&mut self, file: &OsStr, is_anchored: bool) -> Result<(), String> {
         self.lists.insert(file.to_owned());
-        for (number, line) in numbered_lines(self.files, file, if self.by_nul { 0 } else { b'\n' })? {
-            if self.by_nul {
+        let (text, list_end) = (text(self.files, file)?, self.list_end);
+        if list_end == ListEnd::Newline && text.contains(&0) {
+            self.with_nul.push(file.to_owned());
+        }
+        for (number, line) in names_in(&text, list_end) {
+            let line = line.to_vec();
+            if list_end == ListEnd::Nul {
                 self.take(&TarStep::Name(OsString::from_vec(line)))?;
             } else if line.trim_ascii_start().starts_with(b"-") {
                 let said = |why: String| format!("{}:{number}: {why}", file.to_string_lossy());
@@ -141,6 +157,7 @@ impl TarNames {
                 self.take(&TarStep::Name(OsString::from_vec(unquoted(&line))))?;
             }
         }
+        self.list_end = list_end;
         Ok(())
     }
 
@@ -159,6 +176,21 @@ impl TarNames {
             _ => Ok(()),
         }
     }
+}
+
+/// Splits the text of a list, and numbers its lines from 1 on. Empty ones are skipped.
+fn names_in(text: &[u8], end: ListEnd) -> impl Iterator<Item = (usize, &[u8])> {
+    let line_of = |nul: usize| text[..nul].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let names_from = match (end, text.iter().position(|byte| *byte == 0)) {
+        (ListEnd::Nul, _) => 0,
+        (ListEnd::Newline, None) => text.len(),
+        (ListEnd::Newline, Some(nul)) => line_of(nul),
+    };
+    let (lines, names) = text.split_at(names_from);
+    let lines =
+        lines.split_inclusive(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\n").unwrap_or(line));
+    let names = names.split_inclusive(|byte| *byte == 0).map(|name| name.strip_suffix(b"\0").unwrap_or(name));
+    lines.chain(names).zip(1..).map(|(line, number)| (number, line)).filter(|(_, line)| !line.is_empty())
 }
 
 /// Parses a line of options.
@@ -246,6 +278,24 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_split_at_newlines_or_from_a_nul_on() {
+        let split = |text: &str, end| -> Vec<(usize, String)> {
+            let names = names_in(text.as_bytes(), end);
+            names.map(|(number, name)| (number, String::from_utf8(name.to_vec()).unwrap())).collect()
+        };
+        let named = |names: &[(usize, &str)]| -> Vec<(usize, String)> {
+            names.iter().map(|(number, name)| (*number, (*name).to_owned())).collect()
+        };
+        assert_eq!(split("a\n\nb", ListEnd::Newline), named(&[(1, "a"), (3, "b")]));
+        assert_eq!(
+            split("a\nb\0c\nd\0\0e", ListEnd::Newline),
+            named(&[(1, "a"), (2, "b"), (3, "c\nd"), (5, "e")])
+        );
+        assert_eq!(split("a\nb\0c\0", ListEnd::Nul), named(&[(1, "a\nb"), (2, "c")]));
+        assert_eq!(split("\0a\0", ListEnd::Newline), named(&[(2, "a")]));
+    }
+
+    #[test]
     fn a_line_of_options_is_split_as_by_a_shell() {
         for (line, words) in [
             (" -C d\t", Some(&["-C", "d"][..])),
@@ -265,7 +315,7 @@ mod tests {
         let [name, to] =
             [|name: &str| TarStep::Name(name.into()), |name: &str| TarStep::Directory(name.into())];
         let steps = [name("a"), to("d"), name("b"), to("e"), name("c"), to("/f"), name("g")];
-        let names = TarNames::of(&steps, false, Operation::Create, OptionFiles::Read).unwrap();
+        let names = TarNames::of(&steps, Operation::Create, OptionFiles::Read).unwrap();
         let of = |named: &TarOperand| {
             let text = |text: &CString| text.to_str().unwrap().to_owned();
             (named.directory.as_ref().map(text), text(&named.name))

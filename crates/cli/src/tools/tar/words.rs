@@ -34,22 +34,17 @@ pub(super) fn c_string(word: &OsStr) -> Result<CString, String> {
     CString::new(word.as_bytes()).map_err(|_| "a name contains a NUL byte".to_owned())
 }
 
-/// Reads the lines of a file, which end with `end`. Empty ones are skipped.
-pub(super) fn lines(files: OptionFiles, file: &OsStr, end: u8) -> Result<Vec<Vec<u8>>, String> {
-    Ok(numbered_lines(files, file, end)?.into_iter().map(|(_, line)| line).collect())
+/// Reads the lines of a file. Empty ones are skipped.
+pub(super) fn lines(files: OptionFiles, file: &OsStr) -> Result<Vec<Vec<u8>>, String> {
+    let text = text(files, file)?;
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    Ok(lines.map(<[u8]>::to_vec).collect())
 }
 
-/// The same with the numbers of the lines, from 1 on.
-pub(super) fn numbered_lines(
-    files: OptionFiles,
-    file: &OsStr,
-    end: u8,
-) -> Result<Vec<(usize, Vec<u8>)>, String> {
+/// Reads a file.
+pub(super) fn text(files: OptionFiles, file: &OsStr) -> Result<Vec<u8>, String> {
     let text = files.read(Path::new(file));
-    let text =
-        text.map_err(|cause| format!("{}: Cannot read: {}", file.to_string_lossy(), reason(&cause)))?;
-    let lines = text.split(|byte| *byte == end).zip(1..).filter(|(line, _)| !line.is_empty());
-    Ok(lines.map(|(line, number)| (number, line.to_vec())).collect())
+    text.map_err(|cause| format!("{}: Cannot read: {}", file.to_string_lossy(), reason(&cause)))
 }
 
 #[cfg(test)]
