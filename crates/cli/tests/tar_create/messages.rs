@@ -111,6 +111,33 @@ fn names_in_lists_end_with_a_newline_or_a_nul_as_in_gnu_tar() {
 }
 
 #[test]
+fn an_empty_owner_is_one_without_a_name() {
+    require!(needs::tool("tar"));
+    let scene = Scene::on_disk("echo 1 >f; touch -d @1000 f; chown 1:1 f || true");
+    for options in [
+        "--owner=''",
+        "--group=''",
+        "--owner='' --group=''",
+        "--owner= --group=:5",
+        "--owner= --format=gnu",
+        "--group= --format=ustar",
+        "--owner= --numeric-owner",
+        "--owner=x:7 --group=",
+        "--owner=:",
+        "--group=x:",
+    ] {
+        let run = |tar: &str| {
+            let outcome = scene.shell(&format!(
+                "rm -f a.tar; {tar} -cf a.tar {options} f && tar -tvf a.tar && tar --numeric-owner -tvf a.tar"
+            ));
+            let told = outcome.errors().lines().next().unwrap_or_default().replace("haul tar: ", "tar: ");
+            (outcome.status(), outcome.printed(), told)
+        };
+        assert_eq!(run("$HAUL tar"), run("tar"), "{options}");
+    }
+}
+
+#[test]
 fn what_may_not_be_read_is_not_in_the_archive() {
     require!(needs::root(), needs::tool("tar"));
     let scene = Scene::on_disk(

@@ -139,7 +139,7 @@ fn represented(
     let number =
         |digits: &[u8]| std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
     let bytes = text.as_bytes();
-    if let Some(colon) = bytes.iter().rposition(|byte| *byte == b':') {
+    if let Some(colon) = bytes.iter().position(|byte| *byte == b':') {
         let digits = &bytes[colon + 1..];
         let number = number(digits).ok_or_else(|| wrong_number(digits))?;
         let name = match &bytes[..colon] {
@@ -153,8 +153,9 @@ fn represented(
     if let Some(number) = number(bytes).filter(|_| is_number) {
         return Ok(Represented { name: name_of(number).unwrap_or_default(), number: Some(number) });
     }
+    // An empty name replaces that of the file, and its number stays.
     if bytes.is_empty() {
-        return Err(wrong());
+        return Ok(Represented::default());
     }
     if bytes.iter().all(u8::is_ascii_digit) {
         return Err(wrong_number(bytes));
@@ -363,7 +364,8 @@ mod tests {
         assert_eq!(read("+5"), Ok((b"+5".to_vec(), None)));
         assert_eq!(read("a:+5"), Ok((b"a".to_vec(), Some(5))));
         assert_eq!(read("nobody by this name"), Ok((b"nobody by this name".to_vec(), None)));
-        for wrong in ["", "a:b", "4294967296", "a:4294967296", "999999999999"] {
+        assert_eq!(read(""), Ok((Vec::new(), None)));
+        for wrong in [":", "a:", "a:b", "a:b:5", "4294967296", "a:4294967296", "999999999999"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }
