@@ -12,11 +12,12 @@ mod escapes;
 mod extended;
 mod formats;
 mod hostile;
+mod links;
 mod processes;
 mod replaced;
 mod semantics;
-
 mod streams;
+
 use std::path::PathBuf;
 
 use haul_testkit::TestRun;

@@ -80,13 +80,15 @@ pub enum MemberOrder {
     Name,
 }
 
-/// Treatment of symbolic links when archiving.
+/// Treatment of symbolic links: those that are archived, and existing ones that members are
+/// extracted to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Links {
-    /// Archive them as links.
+    /// Archive them as links; replace existing ones.
     #[default]
     Kept,
-    /// Follow all of them (`-h`).
+    /// Follow all of them (`-h`). When extracting, those to directories and, with
+    /// [`Existing::Overwrite`], those to files.
     Followed,
 }
 
@@ -216,7 +218,7 @@ pub struct Options {
     pub format: Format,
     /// Order of the members to write.
     pub order: MemberOrder,
-    /// Treatment of symbolic links when archiving.
+    /// Treatment of symbolic links.
     pub links: Links,
     /// True if files on other file systems are left out (`--one-file-system`).
     pub one_file_system: bool,
@@ -287,6 +289,18 @@ pub enum ModePermissions {
     BitsAndExecutable(Mode),
     /// Those that the class with these bits has in the mode so far (`u`, `g` or `o`).
     OfClass(Mode),
+}
+
+impl Options {
+    /// True if extraction goes into directories behind existing symbolic links.
+    pub(crate) fn follows_to_directories(&self) -> bool {
+        self.keep_directory_symlink || self.links == Links::Followed
+    }
+
+    /// True if extraction writes to files behind existing symbolic links.
+    pub(crate) fn follows_to_files(&self) -> bool {
+        self.links == Links::Followed && self.existing == Existing::Overwrite
+    }
 }
 
 impl ModeChange {

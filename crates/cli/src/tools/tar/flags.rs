@@ -154,6 +154,12 @@ static GENERAL: &[TarFlag] = &[
         "keep leading slashes and '..' in names",
     ),
     TarFlag::gnu(
+        "-h --dereference",
+        Plain(|line| line.dereference = true),
+        "archive the files that symbolic links point to; extract into directories behind existing links, and \
+         with --overwrite to files behind them",
+    ),
+    TarFlag::gnu(
         "--xattrs",
         Plain(|line| {
             line.xattrs = true;
@@ -213,11 +219,6 @@ static CREATING: &[TarFlag] = &[
         }),
         "order of members within a directory: none (the default), inode, or name: the same archive in every \
          run and over ranks",
-    ),
-    TarFlag::gnu(
-        "-h --dereference",
-        Plain(|line| line.dereference = true),
-        "archive the files that symbolic links point to",
     ),
     TarFlag::gnu(
         "--one-file-system",

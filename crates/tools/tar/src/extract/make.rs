@@ -5,8 +5,9 @@
 //! archive is complete.
 //!
 //! Nothing here follows a link: files are created with `O_EXCL`, or opened with `O_NOFOLLOW` for
-//! `--overwrite`. Anything else is pinned before it gets attributes and, where others may exchange
-//! it, checked to be the entry that was made ([`Creation`]).
+//! `--overwrite`, unless both `-P` and `-h` are given. Anything else is pinned before it gets
+//! attributes and, where others may exchange it, checked to be the entry that was made
+//! ([`Creation`]).
 
 use std::ffi::CStr;
 
@@ -23,7 +24,7 @@ use super::piece::ExtractItem;
 use super::resolver::{MemberDir, c_string, directory_request};
 use crate::format::MemberKind;
 use crate::read::member::Member;
-use crate::{Existing, TarKind};
+use crate::{Confinement, Existing, TarKind};
 
 /// Maximum entries removed to make one member, if another process keeps making them.
 const REMOVALS_MAX: usize = 64;
@@ -129,7 +130,7 @@ impl Extractor {
         let has_final_mode = can_have_final_mode && member_dir.grants_mode(wanted.mode);
         let mode = if may_have_final_mode { wanted.mode } else { private(wanted.mode) };
         if self.options.existing == Existing::Overwrite
-            && let Some(fd) = overwritten(directory, name)?
+            && let Some(fd) = self.overwritten(directory, name, mode)?
         {
             // An earlier member may be written to it under another name.
             if when == When::Early && stat(&fd)?.links > 1 {
@@ -154,6 +155,27 @@ impl Extractor {
             CreateOutcome::Kept => CreateOutcome::Kept,
             CreateOutcome::Waits => CreateOutcome::Waits,
         })
+    }
+
+    /// Opens an existing regular file to be overwritten; `None` if there is none, so that one is to
+    /// be created.
+    fn overwritten(&self, directory: &Fd, name: &CStr, mode: Mode) -> Result<Option<Fd>, Error> {
+        // Links within the root were followed when the path was resolved.
+        let follows = self.options.follows_to_files() && self.options.confinement == Confinement::Absolute;
+        let how = if follows { Open::WRITE.following() } else { Open::WRITE };
+        let fd = match open(directory, name, how) {
+            Ok(fd) => fd,
+            // What a dangling link leads to is created.
+            Err(cause) if follows && cause.is(Errno::NOENT) => {
+                open(directory, name, Open::create_through(mode))?
+            }
+            // `ELOOP` is a symbolic link, `ENXIO` a FIFO without a reader or a socket.
+            Err(cause) if matches!(cause.errno(), Errno::NOENT | Errno::LOOP | Errno::NXIO) => {
+                return Ok(None);
+            }
+            Err(cause) => return Err(cause),
+        };
+        Ok((stat(&fd)?.kind == FileType::Regular).then_some(fd))
     }
 
     /// Makes a regular file with all of its content.
@@ -344,9 +366,11 @@ impl Extractor {
             match stat_at(directory, name).map(|there| there.kind) {
                 Ok(FileType::Directory) => Ok(self.options.existing.is_replaced().then_some(None)),
                 Ok(FileType::Symlink)
-                    if self.options.keep_directory_symlink && leads_to_directory(directory, name) =>
+                    if self.options.follows_to_directories() && leads_to_directory(directory, name) =>
                 {
-                    Ok(None)
+                    // GNU tar changes the directory behind the link only with -h.
+                    let is_kept = self.options.keep_directory_symlink || !self.options.existing.is_replaced();
+                    Ok((!is_kept).then_some(None))
                 }
                 _ => Err(taken),
             }
@@ -392,20 +416,6 @@ const SYMLINK: Special = Special { kind: FileType::Symlink, mode: Mode::ALL, dev
 /// the link resolves it below the root.
 fn leads_to_directory(directory: &Fd, name: &CStr) -> bool {
     stat_followed(directory, name).is_ok_and(|there| there.kind == FileType::Directory)
-}
-
-/// Opens an existing regular file to be overwritten; `None` if there is none, so that one is to
-/// be created.
-fn overwritten(directory: &Fd, name: &CStr) -> Result<Option<Fd>, Error> {
-    let fd = match open(directory, name, Open::WRITE) {
-        Ok(fd) => fd,
-        // `ELOOP` is a symbolic link, `ENXIO` a FIFO without a reader or a socket.
-        Err(cause) if matches!(cause.errno(), Errno::NOENT | Errno::LOOP | Errno::NXIO) => {
-            return Ok(None);
-        }
-        Err(cause) => return Err(cause),
-    };
-    Ok((stat(&fd)?.kind == FileType::Regular).then_some(fd))
 }
 
 /// Returns the owner's bits of a mode: a new entry has no others until its owner is set.

@@ -174,7 +174,7 @@ struct ExtractState {
 impl Extractor {
     fn new(options: Options, rights: Rights, members: Members, roots: Roots) -> Self {
         let options = Arc::new(options);
-        let following = match (options.confinement, options.keep_directory_symlink) {
+        let following = match (options.confinement, options.follows_to_directories()) {
             (Confinement::Absolute, _) => Following::Anywhere,
             (Confinement::Confined, true) => Following::Within,
             (Confinement::Confined, false) => Following::Never,

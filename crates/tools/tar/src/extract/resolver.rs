@@ -10,9 +10,10 @@
 //! member a/d/e          stack: root ─ a ─ d        name: e      (b was left, d opened or made)
 //! ```
 //!
-//! With `--keep-directory-symlink`, a link in the place of a directory is followed if it stays
-//! below the root: its text is split like a member's name, and a `..` in it pops the stack. With
-//! `-P`, names may lead anywhere.
+//! With `--keep-directory-symlink` or `-h`, a link in the place of a directory is followed if it
+//! stays below the root: its text is split like a member's name, and a `..` in it pops the stack.
+//! With `-h --overwrite` the same holds for a link in the place of a file. With `-P`, names may
+//! lead anywhere.
 //!
 //! Where others may exchange the entries of a directory, a new one is checked to be the one that
 //! was made ([`Creation`]), and its name has to lead to the same one from then on
@@ -221,8 +222,22 @@ impl Resolver {
             .take_while(|((name, _), component)| name == *component)
             .count();
         self.leave(common);
-        let mut rest: VecDeque<(Vec<u8>, Missing)> =
-            components.iter().skip(common).map(|name| (name.to_vec(), missing)).collect();
+        let rest = components.iter().skip(common).map(|name| (name.to_vec(), missing)).collect();
+        Ok(match self.walk(cache, rest, path, flight)? {
+            true => Resolved::To(Arc::clone(self.here()), c_string(last)?),
+            false => Resolved::Busy,
+        })
+    }
+
+    /// Goes on through `rest`, a part of `path` or of a link on it. Returns false at a name in
+    /// flight.
+    fn walk(
+        &mut self,
+        cache: &DirCache,
+        mut rest: VecDeque<(Vec<u8>, Missing)>,
+        path: &[u8],
+        flight: Option<&InFlight>,
+    ) -> Result<bool, Error> {
         let mut links = 0;
         while let Some((component, missing)) = rest.pop_front() {
             if component == b".." {
@@ -234,7 +249,7 @@ impl Resolver {
             }
             let path_hash = self.here().path_hash.of(&component);
             if flight.is_some_and(|flight| flight.has(path_hash)) {
-                return Ok(Resolved::Busy);
+                return Ok(false);
             }
             let name = c_string(&component)?;
             match self.enter(cache, &name, missing, path_hash) {
@@ -246,20 +261,42 @@ impl Resolver {
                         return Err(cause);
                     }
                     let text = read_link(cache.open(&self.here().held)?, &name).map_err(|_| cause)?;
-                    // An absolute target is outside of the root, wherever it leads.
-                    if text.to_bytes().starts_with(b"/") {
-                        return Err(refused(path));
-                    }
-                    let parts = text.to_bytes().split(|byte| *byte == b'/').rev();
-                    parts
-                        .filter(|part| !part.is_empty() && *part != b".")
-                        // Not made if missing: the archive does not name it, the link does.
-                        .for_each(|part| rest.push_front((part.to_vec(), Missing::Fail)));
+                    let parts = parts_within(&text, path)?.into_iter().rev();
+                    // Not made if missing: the archive does not name it, the link does.
+                    parts.for_each(|part| rest.push_front((part.to_vec(), Missing::Fail)));
                 }
                 Err(cause) => return Err(cause),
             }
         }
-        Ok(Resolved::To(Arc::clone(self.here()), c_string(last)?))
+        Ok(true)
+    }
+
+    /// Resolves the path of a file like [`Resolver::find`], and follows a link in its last
+    /// component as far as it stays below the root. With `-P`, whoever opens the file follows it.
+    pub(super) fn find_behind_links(&mut self, cache: &DirCache, path: &[u8]) -> Result<Resolved, Error> {
+        let mut found = self.find(cache, path, Missing::Make, None)?;
+        for _ in 0..LINKS_MAX {
+            let Resolved::To(member_dir, name) = &found else { return Ok(found) };
+            if self.following != Following::Within {
+                return Ok(found);
+            }
+            let Ok(text) = read_link(cache.open(&member_dir.held)?, name) else { return Ok(found) };
+            let parts = parts_within(&text, path)?;
+            // What ends like this is a directory, and so not a file that could be written to.
+            let Some(last) = parts.last().filter(|last| **last != b"..") else { return Ok(found) };
+            let above = parts[..parts.len() - 1].iter().map(|part| (part.to_vec(), Missing::Fail));
+            self.walk(cache, above.collect(), path, None)?;
+            found = Resolved::To(Arc::clone(self.here()), c_string(last)?);
+        }
+        Err(Error::new(Operation::Openat, path.escape_ascii().to_string(), Errno::LOOP))
+    }
+
+    /// Resolves the path of a directory that is a link.
+    pub(super) fn find_directory(&mut self, cache: &DirCache, path: &[u8]) -> Result<Arc<MemberDir>, Error> {
+        match self.find(cache, &[path, b"/x"].concat(), Missing::Fail, None)? {
+            Resolved::To(member_dir, _) | Resolved::Root(member_dir) => Ok(member_dir),
+            Resolved::Busy => Err(refused(path)),
+        }
     }
 
     /// Returns the directory that a path starts from: the root, or with `-P` `/` if it begins with
@@ -415,6 +452,18 @@ pub(super) fn directory_request(mode: Mode) -> Special {
 /// Makes a name for the kernel. Names with a NUL never get here: the reader refuses them.
 pub(super) fn c_string(name: &[u8]) -> Result<CString, Error> {
     CString::new(name).map_err(|_| refused(name))
+}
+
+/// Splits the text of a link on a path into components.
+///
+/// # Errors
+/// If it is absolute: then it leads out of the root, wherever it leads.
+fn parts_within<'a>(text: &'a CStr, path: &[u8]) -> Result<Vec<&'a [u8]>, Error> {
+    if text.to_bytes().starts_with(b"/") {
+        return Err(refused(path));
+    }
+    let parts = text.to_bytes().split(|byte| *byte == b'/');
+    Ok(parts.filter(|part| !part.is_empty() && *part != b".").collect())
 }
 
 fn refused(path: &[u8]) -> Error {

@@ -118,7 +118,13 @@ impl ExtractState {
 
     /// Resolves the path of a member, once nothing on it is in flight.
     fn find(&self, cx: &Context<'_, Extractor>, item: &mut ExtractItem) -> Option<(Arc<MemberDir>, CString)> {
-        let found = lock(&self.late_resolvers)[item.root].find(cx.cache(), &item.path, Missing::Make, None);
+        let follows = item.member.is_file() && cx.tool().options.follows_to_files();
+        let mut resolvers = lock(&self.late_resolvers);
+        let found = match follows {
+            true => resolvers[item.root].find_behind_links(cx.cache(), &item.path),
+            false => resolvers[item.root].find(cx.cache(), &item.path, Missing::Make, None),
+        };
+        drop(resolvers);
         match found {
             Ok(Resolved::To(member_dir, name)) => return Some((member_dir, name)),
             Ok(Resolved::Root(member_dir)) => root_is(cx, self, item, member_dir),
@@ -310,7 +316,14 @@ impl Extractor {
             Err(cause) => return cx.problem(path_problem(&item.path, cause)),
         };
         let Some(new) = self.make_directory_at(cx, (&directory, name), &item.path) else { return };
-        match places.take(cx.cache(), member_dir, name, new) {
+        let taken = match places.take(cx.cache(), member_dir, name, new) {
+            // A link to a directory.
+            Err(cause) if cause.is(Errno::NOTDIR) && self.options.follows_to_directories() => {
+                places.find_directory(cx.cache(), &item.path)
+            }
+            taken => taken,
+        };
+        match taken {
             Ok(made) => lock(directories).record(made, item.wanted.clone(), item.path.clone()),
             Err(cause) => cx.problem(path_problem(&item.path, cause)),
         }
