@@ -305,3 +305,18 @@ fn operands_that_meet_are_copied_in_order() {
     let contents = "[ $(cat d/x) = new ]; [ $(cat d/x~) = precious ]; [ $(cat d/x~~) = old ]";
     sandbox.script(&format!("{scene}\n{copy}\n{contents}")).unwrap();
 }
+        mkdir p q d/p l d/l; ln -s p d/q; printf p >p/x; printf q >q/x; ln -s ../s/y l/x; printf l >d/l/x
+        "--parents a/x d/a/x d",
+        "--parents d/a/x a/x d",
+        "--parents s/y d/s/y d",
+        "--parents d/s/y s/y d",
+        "--parents s/y s/z d/s/y d/s/z d/d/s/y d",
+        "-P --parents l/x d/l/x d",
+        "-P --parents l/x d/l/x a/x d/a/x d",
+        "--parents p/x q/x d",
+        "--parents q/x p/x d",
+        "-r --parents a d/a d",
+        "-r --parents s d/s d",
+        "-f --parents a/x d/a/x d",
+        "-b --parents a/x d/a/x d",
+        "-v --parents a/x missing d/a/x d",

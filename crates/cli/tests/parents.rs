@@ -330,3 +330,36 @@ fn nothing_below_the_target_is_reached_by_a_path() {
         assert!(below > 10, "the audit saw next to nothing: {below}");
     }
 }
+
+/// The copy of one operand is the source of the next, or the other way round.
+#[test]
+fn operands_that_meet_are_copied_in_order() {
+    let ours = program!();
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script(
+            "mkdir a z; for n in $(seq 30); do
+                head -c 3000000 /dev/zero | tr '\\0' a >a/$n; head -c 3000000 /dev/zero | tr '\\0' z >z/$n; done",
+        )
+        .unwrap();
+    let pairs = |first: &str, second: &str| -> Vec<String> {
+        (1..=30).flat_map(|n| [format!("{first}/{n}"), format!("{second}/{n}")]).collect()
+    };
+    for (before, operands, copied) in [
+        ("mkdir d", pairs("a", "d/a"), "a"),
+        ("mkdir d; cp -r z d/a", pairs("a", "d/a"), "a"),
+        ("mkdir d; cp -r z d/a", pairs("d/a", "a"), "z"),
+        ("mkdir d; cp -r z d/a; ln -s a d/z", pairs("z", "a"), ""),
+    ] {
+        for jobs in ["-j1", "-j4", "-j8"] {
+            sandbox.script(&format!("rm -rf d; {before}")).unwrap();
+            let run = ours.run().args([jobs, "--parents"]).args(&operands).arg("d").in_folder(sandbox.path());
+            let outcome = run.finish().unwrap();
+            assert!(outcome.succeeded(), "{before} {jobs}: {}", outcome.errors());
+            sandbox.script("diff -rq a d/a").unwrap();
+            if !copied.is_empty() {
+                sandbox.script(&format!("diff -rq {copied} d/d/a")).unwrap();
+            }
+        }
+    }
+}

@@ -95,7 +95,7 @@ impl<'a> EntryCopy<'a> {
         }
         let name = self.target_name();
         if let Ok(stat) = self.open_directory().and_then(|directory| stat_at(&directory, name)) {
-            made.record(name, stat.identity);
+            made.record(self.target_path(), stat.identity);
         }
     }
 

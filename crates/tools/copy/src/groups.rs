@@ -12,7 +12,7 @@ use haul_sys::{c_string, open, stat, stat_at, stat_followed, stat_path};
 use super::CopyKind;
 use super::backup;
 use super::operands::Assignment;
-use super::options::{CopyOptions, Dereference, Existing, Preserve};
+use super::options::{CopyOptions, Dereference, Preserve};
 
 /// Drops files named more than once, however spelled. Returns a warning for each, with the number
 /// of sources before it. A repeated directory can only be judged in turn: its first copy may have
@@ -50,9 +50,8 @@ pub(super) fn without_repetitions(
                 }
                 assignment.lineage = Some(Lineage { own: None, above: vec![above] });
                 assignment.file = Some(stat.identity);
-                assignment.is_regular = stat.kind == FileType::Regular;
             }
-            Err(_) => {}
+            Err(_) => assignment.is_missing = true,
         }
         kept.push(assignment);
     }
@@ -67,13 +66,14 @@ pub(super) fn without_repetitions(
 /// - no source is part of another source or of another's copy;
 /// - no two sources are names of one file if either target exists: what happens to it may depend on
 ///   who comes first, and the result for the first name is what the second is linked to;
-/// - no existing target is the same file as another's source or target;
+/// - no existing target is the same file as another's source or target, or is in the same place
+///   (`--parents a/x b/x`, if the target has a link at `b` to `a`);
 /// - with backups, no target has the name of another's backup.
 ///
 /// A copy onto the target directory itself may contain any of the other names, and so may one
-/// whose path goes up again (`--parents a/../b`): each is its own group. Every source is its own
-/// group with `-i`, or if the target directory is inside one of the sources, which grows while it
-/// is read.
+/// whose path goes up again (`--parents a/../b`): each is its own group. So is a source that can't
+/// be looked at: another copy may create it. Every source is its own group with `-i`, or if the
+/// target directory is inside one of the sources, which grows while it is read.
 pub(super) fn groups(
     assignments: Vec<Assignment>,
     options: &CopyOptions,
@@ -96,11 +96,12 @@ pub(super) fn groups(
     let mut groups: Vec<Vec<Assignment>> = Vec::new();
     let (mut names, mut sources, mut files) = (TargetNames::default(), Sources::default(), HashMap::new());
     let mut touched = TouchedFiles::default();
+    let mut directories = TargetDirectories { cache, follows: !options.strict, known: HashMap::new() };
     for assignment in assignments {
         let copy = if any_in_target { standing_copy(&assignment, cache) } else { None };
         let is_new = names.insert(&assignment)
             & sources.insert(assignment.lineage.as_ref(), copy)
-            & touched.insert(&assignment, &options.existing, cache);
+            & touched.insert(&assignment, options, &mut directories);
         match groups.last_mut() {
             Some(group) if is_new && !names.are_any && !must_wait(&assignment, group, &files, cache) => {
                 if let Some(file) = assignment.file.filter(|_| links) {
@@ -113,7 +114,7 @@ pub(super) fn groups(
                 names.insert(&assignment);
                 sources.insert(assignment.lineage.as_ref(), copy);
                 touched = TouchedFiles::default();
-                touched.insert(&assignment, &options.existing, cache);
+                touched.insert(&assignment, options, &mut directories);
                 files = assignment.file.filter(|_| links).into_iter().map(|file| (file, 0)).collect();
                 groups.push(vec![assignment]);
             }
@@ -249,34 +250,98 @@ impl Sources {
 struct TouchedFiles {
     sources: HashSet<Identity>,
     targets: HashSet<Identity>,
+    /// The target names, each with the existing directory that it is in.
+    places: HashSet<(Identity, Vec<u8>)>,
     /// With backups, the target names without the endings of backups.
     bases: HashSet<Vec<u8>>,
 }
 
 impl TouchedFiles {
     /// Adds a copy; returns false if it would meet another.
-    fn insert(&mut self, assignment: &Assignment, existing: &Existing, cache: &DirCache) -> bool {
-        let path = assignment.components().collect::<Vec<_>>().join(&b'/');
-        let path = c_string(&path);
-        let look = |directory: &Fd| match stat_followed(directory, &path) {
-            Ok(there) => (Some(there).filter(|there| there.kind != FileType::Directory), false),
-            Err(_) => (None, stat_at(directory, &path).is_ok()),
+    fn insert(
+        &mut self,
+        assignment: &Assignment,
+        options: &CopyOptions,
+        directories: &mut TargetDirectories<'_>,
+    ) -> bool {
+        let Standing { files, dangles, place } = match assignment.file {
+            Some(_) => directories.look(assignment).unwrap_or_default(),
+            None => Standing::default(),
         };
-        // A dangling link may lead to a copy that isn't there yet. Below the target directory
-        // nothing is reached by a path.
-        let may_meet = assignment.is_regular && assignment.components().count() == 1;
-        let held = cache.open(&assignment.target.0).ok().filter(|_| may_meet);
-        let (there, dangles) = held.map_or((None, false), |held| look(&held));
-        let there = there.map(|there| there.identity);
         let is_touched = |file: &Identity| self.targets.contains(file) || self.sources.contains(file);
-        let meets = dangles
-            || there.iter().any(is_touched)
-            || assignment.file.iter().any(|file| self.targets.contains(file))
-            || existing.backs_up()
-                && !self.bases.insert(backup::without_endings(path.to_bytes(), existing).to_vec());
-        self.targets.extend(there);
+        // A dangling link may lead to a copy that isn't there yet.
+        let mut meets = dangles
+            || files.iter().any(is_touched)
+            || assignment.file.iter().any(|file| self.targets.contains(file));
+        if let Some(place) = place {
+            meets |= !self.places.insert((place, assignment.target.1.to_bytes().to_vec()));
+        }
+        if options.existing.backs_up() {
+            let path = assignment.components().collect::<Vec<_>>().join(&b'/');
+            meets |= !self.bases.insert(backup::without_endings(&path, &options.existing).to_vec());
+        }
+        self.targets.extend(files);
         self.sources.extend(assignment.file);
         !meets
+    }
+}
+
+/// What is at the path of a copy before it is made.
+#[derive(Default)]
+struct Standing {
+    /// The entry, and what it leads to if it is a symbolic link; no directories.
+    files: Vec<Identity>,
+    /// True if it is a symbolic link that leads nowhere.
+    dangles: bool,
+    /// The directory that it is in.
+    place: Option<Identity>,
+}
+
+/// Existing directories below the target directory, each reached by single components.
+struct TargetDirectories<'a> {
+    cache: &'a DirCache,
+    /// True if symbolic links are followed, as when parents are made.
+    follows: bool,
+    /// By path; `None` for those that don't exist.
+    known: HashMap<Vec<u8>, Option<Arc<DirHandle>>>,
+}
+
+impl TargetDirectories<'_> {
+    /// Looks at the path of a copy; `None` if its directory doesn't exist.
+    fn look(&mut self, assignment: &Assignment) -> Option<Standing> {
+        let (target, name) = &assignment.target;
+        let (mut held, mut path) = (Arc::clone(target), Vec::new());
+        let depth = assignment.components().count() - 1;
+        for component in assignment.components().take(depth) {
+            path.extend_from_slice(component);
+            path.push(b'/');
+            held = match self.known.get(&path) {
+                Some(known) => known.clone()?,
+                None => {
+                    let found = self.step(&held, &c_string(component));
+                    self.known.insert(path.clone(), found.clone());
+                    found?
+                }
+            };
+        }
+        let (directory, place) = (self.cache.open(&held).ok()?, Some(held.identity()));
+        let Ok(entry) = stat_at(&*directory, name) else {
+            return Some(Standing { place, ..Standing::default() });
+        };
+        let target = match entry.kind {
+            FileType::Symlink => stat_followed(&*directory, name).ok(),
+            _ => Some(entry),
+        };
+        let found = [Some(entry), target].into_iter().flatten();
+        let files = found.filter(|stat| stat.kind != FileType::Directory).map(|stat| stat.identity);
+        Some(Standing { files: files.collect(), dangles: target.is_none(), place })
+    }
+
+    fn step(&self, above: &Arc<DirHandle>, name: &CStr) -> Option<Arc<DirHandle>> {
+        let how = if self.follows { Open::SEARCH.following() } else { Open::SEARCH };
+        let directory = open(self.cache.open(above).ok()?, name, how).ok()?;
+        let identity = stat(&directory).ok()?.identity;
+        Some(self.cache.hold(above, name, how, identity, Some(Arc::new(directory))))
     }
 }
 
@@ -286,8 +351,8 @@ struct TargetNames {
     whole: HashSet<Vec<u8>>,
     /// Their proper prefixes.
     above: HashSet<Vec<u8>>,
-    /// A name may collide with any other: it is the target directory itself, or its path goes
-    /// up again.
+    /// A name may collide with any other: it is the target directory itself, its path goes up
+    /// again, or its source isn't there yet.
     are_any: bool,
 }
 
@@ -305,7 +370,9 @@ impl TargetNames {
             name.extend_from_slice(component);
         }
         is_new &= !self.above.contains(&name);
-        self.are_any |= assignment.is_onto_target() || assignment.components().any(|part| part == b"..");
+        self.are_any |= assignment.is_onto_target()
+            || assignment.is_missing
+            || assignment.components().any(|part| part == b"..");
         self.whole.insert(name) && is_new
     }
 }

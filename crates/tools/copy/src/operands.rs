@@ -31,8 +31,8 @@ pub(super) struct Assignment {
     pub(super) lineage: Option<Lineage>,
     /// The source's identity; known only if it is a non-directory among several sources.
     pub(super) file: Option<Identity>,
-    /// True if that is a regular file: only those are written into an existing target.
-    pub(super) is_regular: bool,
+    /// True if the source can't be looked at; known only among several sources.
+    pub(super) is_missing: bool,
 }
 
 impl Assignment {
@@ -58,7 +58,7 @@ impl Assignment {
             shown,
             lineage: None,
             file: None,
-            is_regular: false,
+            is_missing: false,
         }
     }
 
@@ -219,7 +219,7 @@ fn to_name(
         shown,
         lineage: None,
         file: None,
-        is_regular: false,
+        is_missing: false,
     }])
 }
 

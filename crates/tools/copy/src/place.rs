@@ -375,7 +375,8 @@ fn check_just_created_link(copy: EntryCopy<'_>, directory: &Fd) -> Result<(), Pr
     let name = copy.target_name();
     match stat_at(directory, name) {
         Ok(there)
-            if there.kind == FileType::Symlink && copy.copier.made_targets.has(name, there.identity) =>
+            if there.kind == FileType::Symlink
+                && copy.copier.made_targets.has(copy.target_path(), there.identity) =>
         {
             let problem = Problem::new(CopyKind::JustCreatedLink);
             Err(problem.naming(copy.entry.path()).naming(copy.target_path()))
@@ -535,7 +536,7 @@ impl Details for TargetConflict<'_> {
     }
 
     fn is_just_created(&self) -> bool {
-        self.copy.copier.made_targets.has(self.copy.target_name(), self.there.identity)
+        self.copy.copier.made_targets.has(self.copy.target_path(), self.there.identity)
     }
 
     fn is_backup_of_target(&self) -> bool {

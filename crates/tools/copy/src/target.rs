@@ -73,10 +73,12 @@ impl MadeLinks {
     }
 }
 
-/// Targets created from operands, by name and identity; recorded only if there are several groups
-/// of operands.
+/// Targets created from operands; recorded only if there are several groups of operands.
 #[derive(Debug)]
-pub(super) struct MadeTargets(Option<Mutex<HashSet<(CString, Identity)>>>);
+pub(super) struct MadeTargets(Option<Mutex<HashSet<MadeTarget>>>);
+
+/// The path of a target, as it is shown, and its identity.
+type MadeTarget = (Vec<u8>, Identity);
 
 impl MadeTargets {
     pub(super) fn new(are_kept: bool) -> Self {
@@ -87,14 +89,14 @@ impl MadeTargets {
         self.0.is_some()
     }
 
-    pub(super) fn record(&self, name: &CStr, target: Identity) {
+    pub(super) fn record(&self, path: Vec<u8>, target: Identity) {
         if let Some(made) = &self.0 {
-            lock(made).insert((name.to_owned(), target));
+            lock(made).insert((path, target));
         }
     }
 
-    pub(super) fn has(&self, name: &CStr, target: Identity) -> bool {
-        self.0.as_ref().is_some_and(|made| lock(made).contains(&(name.to_owned(), target)))
+    pub(super) fn has(&self, path: Vec<u8>, target: Identity) -> bool {
+        self.0.as_ref().is_some_and(|made| lock(made).contains(&(path, target)))
     }
 }
 
