@@ -214,6 +214,36 @@ fn targets_that_are_one_file_get_the_content_of_one_source() {
     }
 }
 
+/// Attributes are set one after the other, and all of them are those of one source.
+#[test]
+fn targets_that_are_one_file_get_the_attributes_of_one_source() {
+    let ours = program!();
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script(
+            "mkdir -p s/1 s/2 s/3 s/4; for d in 1 2 3 4; do (cd s/$d; touch $(seq 500)); chmod 60$d s/$d/*
+                touch -d @${d}000 s/$d/*; done",
+        )
+        .unwrap();
+    for round in 0..3 {
+        sandbox
+            .script(
+                "rm -rf t; mkdir -p t/1 t/2 t/3 t/4; (cd t/1; touch $(seq 500)); for d in 2 3; do
+                    ln t/1/* t/$d; done; for n in $(seq 500); do ln -s ../1/$n t/4; done",
+            )
+            .unwrap();
+        let words = ["-rT", "--attributes-only", "--preserve=mode,timestamps", "-j8", "s", "t"];
+        let run = ours.run().args(words).in_folder(sandbox.path()).within(BOUND);
+        let outcome = run.finish().unwrap();
+        assert!(outcome.succeeded(), "{}", outcome.errors());
+        for number in 1..=500 {
+            let made = fs::metadata(sandbox.join(format!("t/1/{number}"))).unwrap();
+            let by_mode = i64::from(made.mode() & 7) * 1000;
+            assert_eq!(made.mtime(), by_mode, "round {round}: {number} has attributes of two sources");
+        }
+    }
+}
+
 /// `cp a b t`, where `t/b` leads to `a`: the copy of `a` has what was there before or after, but
 /// never a part.
 #[test]
@@ -283,6 +313,7 @@ fn operands_that_meet_are_copied_in_order() {
     require!(CopyProgram::needs_gnu());
     let duel = Duel::with_gnu(program!()).unwrap();
     let scene = "mkdir s d d/d a d/a; printf old >d/x; printf new >s/x; printf precious >s/x~
+        mkdir p q d/p l d/l; ln -s p d/q; printf p >p/x; printf q >q/x; ln -s ../s/y l/x; printf l >d/l/x
         ln -s ../d/x s/link; printf other >s/y; ln d/x d/y; printf 1 >a/x; printf 2 >d/a/x; ln -s x d/z
         printf z >s/z; sync -f s; dd if=s/x iflag=nocache count=0 2>d/null; rm d/null";
     for line in [
@@ -293,19 +324,6 @@ fn operands_that_meet_are_copied_in_order() {
         "s/x s/z d",
         "s/z s/x d",
         "-r s/x a s/z s/y d",
-    ] {
-        let verdict = duel.run_script(&|_| Ok(()), &format!("{scene}\ncp {line}"), &[]).unwrap();
-        assert!(verdict.complaints.is_empty(), "{line}\n{}", verdict.report());
-    }
-    // GNU cp 9.1 moves a second backup to the current directory.
-    let ours = program!();
-    let sandbox = Sandbox::on_disk().unwrap();
-    let program = format!("{} {}", ours.path().display(), if ours.is_haul() { "cp" } else { "" });
-    let copy = format!("{program} --backup=simple --reflink=never s/x s/x~ d");
-    let contents = "[ $(cat d/x) = new ]; [ $(cat d/x~) = precious ]; [ $(cat d/x~~) = old ]";
-    sandbox.script(&format!("{scene}\n{copy}\n{contents}")).unwrap();
-}
-        mkdir p q d/p l d/l; ln -s p d/q; printf p >p/x; printf q >q/x; ln -s ../s/y l/x; printf l >d/l/x
         "--parents a/x d/a/x d",
         "--parents d/a/x a/x d",
         "--parents s/y d/s/y d",
@@ -320,3 +338,15 @@ fn operands_that_meet_are_copied_in_order() {
         "-f --parents a/x d/a/x d",
         "-b --parents a/x d/a/x d",
         "-v --parents a/x missing d/a/x d",
+    ] {
+        let verdict = duel.run_script(&|_| Ok(()), &format!("{scene}\ncp {line}"), &[]).unwrap();
+        assert!(verdict.complaints.is_empty(), "{line}\n{}", verdict.report());
+    }
+    // GNU cp 9.1 moves a second backup to the current directory.
+    let ours = program!();
+    let sandbox = Sandbox::on_disk().unwrap();
+    let program = format!("{} {}", ours.path().display(), if ours.is_haul() { "cp" } else { "" });
+    let copy = format!("{program} --backup=simple --reflink=never s/x s/x~ d");
+    let contents = "[ $(cat d/x) = new ]; [ $(cat d/x~) = precious ]; [ $(cat d/x~~) = old ]";
+    sandbox.script(&format!("{scene}\n{copy}\n{contents}")).unwrap();
+}

@@ -6,7 +6,8 @@
 //! cp copies one after the other, so each target ends with the content that one file had at one
 //! time. Two writers at once would mix their contents, and a reader would find a part of a file.
 //!
-//! So a copy claims the file before it truncates it, and notes its source while it reads. A copy
+//! So a copy claims the file before it truncates it, and notes its source while it reads. That
+//! holds for `--attributes-only` too, or the file would get some attributes of each source. A copy
 //! whose target is claimed or read by others, or whose source is claimed, waits without blocking a
 //! worker, holds nothing meanwhile, and starts again from the beginning once that is over. A rank
 //! hands an entry back whose target has several names or is a symbolic link, and the process that
@@ -29,7 +30,7 @@ use std::sync::{Mutex, MutexGuard};
 use haul_flow::{Entry, lock};
 #[cfg(feature = "distributed")]
 use haul_sys::stat_path;
-use haul_sys::{Fd, FileType, Identity, Stat, stat, stat_at};
+use haul_sys::{Error, FileType, Identity, Stat, stat, stat_at};
 
 use super::Copier;
 use super::entry_copy::EntryCopy;
@@ -116,7 +117,7 @@ pub(super) enum OverwriteClaim {
 
 /// Claims an existing target, unless it isn't overwritten in place.
 pub(super) fn claim(copy: EntryCopy<'_>, source: &Stat, there: Option<&Stat>) -> OverwriteClaim {
-    let is_overwritten = copy.options.atomic != Atomic::Always && !copy.options.attributes_only;
+    let is_overwritten = copy.options.atomic != Atomic::Always;
     let Some(there) = there.filter(|there| is_overwritten && there.kind == FileType::Regular) else {
         return OverwriteClaim::First(None);
     };
@@ -164,8 +165,12 @@ pub(super) fn claim_new(copy: EntryCopy<'_>, source: &Stat, target: &OpenTarget)
 }
 
 /// Notes that the source of an entry is read. Returns false if it is being overwritten, or was
-/// after it was opened; the entry is retried then.
-pub(super) fn begin_reading(copy: EntryCopy<'_>, file: &Fd, source: &Stat) -> bool {
+/// after `source` was read; the entry is retried then. `look` reads it again.
+pub(super) fn begin_reading(
+    copy: EntryCopy<'_>,
+    source: &Stat,
+    look: impl FnOnce() -> Result<Stat, Error>,
+) -> bool {
     if copy.entry.node.owner.is_some() {
         return true;
     }
@@ -182,7 +187,7 @@ pub(super) fn begin_reading(copy: EntryCopy<'_>, file: &Fd, source: &Stat) -> bo
     // Its first block may have been read already, and its attributes are those of the old content.
     let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
     let is_stale =
-        overwritten.claimed.has(source.identity) && stat(file).is_ok_and(|now| state(&now) != state(source));
+        overwritten.claimed.has(source.identity) && look().is_ok_and(|now| state(&now) != state(source));
     if is_stale {
         end_reading(copy, source.identity);
         copy.cx.retry(copy.entry.clone());

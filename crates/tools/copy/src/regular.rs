@@ -41,7 +41,7 @@ pub(super) fn begin(copy: EntryCopy<'_>, opened: OpenSource<'_>) -> Start<Copied
     if place::leaves_own_file(copy, stat) {
         return Start::Done;
     }
-    if !overwritten::begin_reading(copy, opened.source, stat) {
+    if !overwritten::begin_reading(copy, stat, || haul_sys::stat(opened.source)) {
         return Start::Deferred;
     }
     let start = begin_read(copy, opened);

@@ -7,7 +7,9 @@
 //! target. They are opened because a name may lead to something else by the next call.
 
 use haul_flow::{EntryOutcome, FlowKind, Problem};
-use haul_sys::{Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, interposer, make_special, open};
+use haul_sys::{
+    Error, Fd, FileRef, FileType, Mode, Open, Special, Stat, interposer, make_special, open, stat_path,
+};
 
 use super::Copier;
 use super::attributes::NewAttributes;
@@ -18,6 +20,7 @@ use super::entry_copy::EntryCopy;
 use super::layouts::Original;
 use super::open_target::{OpenTarget, PreparedTarget};
 use super::options::Preserve;
+use super::overwritten;
 use super::place::{self, CreateResult};
 use super::regular;
 use super::source_xattrs;
@@ -25,6 +28,17 @@ use super::xattr_rules::SourceXattrs;
 
 /// Creates a file like the source, without its content.
 pub(super) fn make(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<CreateResult, Problem> {
+    let look = || stat_path(Some(directory), copy.entry.name(), copy.follows());
+    if !overwritten::begin_reading(copy, source, look) {
+        return Ok(CreateResult::Waits);
+    }
+    let made = make_of_noted(copy, directory, source);
+    overwritten::end_reading(copy, source.identity);
+    made
+}
+
+/// Creates it while the source is noted as being read.
+fn make_of_noted(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<CreateResult, Problem> {
     let opened = match must_open(copy, source).map(|how| open(directory, copy.entry.name(), how)) {
         Some(Ok(opened)) => Some(opened),
         Some(Err(cause)) => {
@@ -91,7 +105,7 @@ fn make_by_opening(
         PreparedTarget::Left(left) => return Ok(CreateResult::Left(left)),
         PreparedTarget::Waits => return Ok(CreateResult::Waits),
     };
-    let OpenTarget { file, before, backup, creation_mode, .. } = target;
+    let OpenTarget { file, before, claimed, backup, creation_mode, .. } = target;
     let object = FileRef::Open(&file);
     let mut made = finish_without_data(copy, source, (object, before.as_ref(), creation_mode, xattrs));
     if !durable::flush_file(copy, &file, None) {
@@ -101,6 +115,7 @@ fn make_by_opening(
     if closed.is_err() || !matches!(made, CreateResult::Whole) {
         backup::put_back(copy, backup.as_ref());
     }
+    overwritten::release(copy, claimed);
     closed.map_err(|cause| unclosed(copy.target_path(), cause))?;
     Ok(made)
 }
