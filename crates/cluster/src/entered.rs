@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The walking process still owns the tree, so it finishes directories, last. Difficult
-//! directories are bounced before anything is created: one on another device, or one whose listing
-//! is too large for the message that reports the work item.
+//! directories are bounced before anything is created or changed: one on another device, one whose
+//! listing is too large for the message that reports the work item, or one that the tool hands back.
 
 use haul_flow::plan::WINDOW_ENTRIES;
 use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir, continue_dir};
@@ -42,6 +42,8 @@ pub(crate) enum Elsewhere {
     Entered(Box<Entered>),
     /// The walking process must enter the directory.
     Returned,
+    /// The same, and the tool has handed it back.
+    HandedBack,
     /// Complete: there are no entries to visit.
     Over,
 }
@@ -73,6 +75,7 @@ pub(crate) fn enter<T: Distributed>(
     let own = match cx.tool().enter_dir(cx, entry, &OpenDir { source: Ok(fd), stat: seen, scope: None }) {
         Enter::Visit(own) => own,
         Enter::Bare(_) | Enter::Done => return Elsewhere::Over,
+        Enter::Deferred => return Elsewhere::HandedBack,
     };
     Elsewhere::Entered(Box::new(Entered {
         name: entry.name().to_owned(),

@@ -96,6 +96,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         match entered::enter(cx, entry, opened, |bytes| reserve(&self.listed, bytes)) {
             Elsewhere::Entered(entered) => self.change(|outcome| outcome.entered.push(*entered)),
             Elsewhere::Returned => return self.give_back(cx, entry),
+            Elsewhere::HandedBack => return,
             Elsewhere::Over => {}
         }
         cx.release(&entry.node);

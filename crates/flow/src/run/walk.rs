@@ -143,6 +143,7 @@ pub(super) fn visit<T: Tool>(
         Enter::Visit(own) => (own, true),
         Enter::Bare(own) => (own, false),
         Enter::Done => return cx.complete(&entry),
+        Enter::Deferred => return,
     };
     let open = fd.as_ref().ok().cloned();
     let source = cx.cache().hold(&entry.node.source, entry.name(), how, stat.identity, open);

@@ -28,6 +28,7 @@ use super::place::{self, ClearedPlace, TargetPlace};
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
+use super::xattr_rules::SourceXattrs;
 use super::{Copier, CopyKind};
 
 /// A target directory that was created or found.
@@ -56,6 +57,15 @@ impl Ready {
     }
 }
 
+/// Result of creating or finding a target directory.
+enum Prepared {
+    Ready(Ready),
+    /// It is skipped, which was reported.
+    Skipped,
+    /// The process that walks enters it.
+    HandedBack,
+}
+
 pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDirectory> {
     let is_bare = is_bare(copy, opened.stat);
     if !is_bare && is_own_copy(copy, opened.stat.identity) {
@@ -73,8 +83,9 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         return dry_run::enter(copy, opened, is_bare);
     }
     let ready = match ready_directory(copy, opened.stat) {
-        Ok(Some(ready)) => ready,
-        Ok(None) => return Enter::Done,
+        Ok(Prepared::Ready(ready)) => ready,
+        Ok(Prepared::Skipped) => return Enter::Done,
+        Ok(Prepared::HandedBack) => return Enter::Deferred,
         Err(problem) => {
             copy.cx.problem(problem);
             return Enter::Done;
@@ -95,11 +106,7 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         mend::print_entered(copy, opened, &ready.stat);
     }
     copy.count(EntryOutcome::Directory);
-    let xattrs = match opened.source {
-        Ok(source) => source_xattrs::read(copy, FileRef::Open(source)),
-        // Like GNU, which reads them by name: that takes no permission to read the directory.
-        Err(_) => source_xattrs::read_named(copy, None),
-    };
+    let xattrs = xattrs(copy, opened);
     let pinned = pinned(&ready.fd, ready.how);
     let gives_access_list =
         gives_access_list(copy.options, pinned.as_ref().map_or(FileRef::Open(&ready.fd), FileRef::Pinned));
@@ -128,6 +135,15 @@ pub(super) fn enter(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> Enter<TargetDi
         creation_modes: CreationModes::default(),
     };
     if is_bare { Enter::Bare(own) } else { Enter::Visit(own) }
+}
+
+/// Reads the xattrs of a source.
+fn xattrs(copy: EntryCopy<'_>, opened: &OpenDir<'_>) -> SourceXattrs {
+    match opened.source {
+        Ok(source) => source_xattrs::read(copy, FileRef::Open(source)),
+        // Like GNU, which reads them by name: that takes no permission to read the directory.
+        Err(_) => source_xattrs::read_named(copy, None),
+    }
 }
 
 /// True for a directory that is copied without what is in it: it is on another file system.
@@ -214,20 +230,20 @@ fn refuse(copy: EntryCopy<'_>, source: &Stat, refusal: Problem) -> Problem {
     place::foresee(copy, source).err().unwrap_or(refusal)
 }
 
-/// Creates or finds the target directory. `None` if it is skipped, which was reported.
-fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, Problem> {
+/// Creates or finds the target directory.
+fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Prepared, Problem> {
     let parent =
         copy.open_directory().map_err(|cause| copy.problem(CopyKind::CannotCreateDirectory, cause))?;
     let exists = match make_new_directory(copy, source, &parent) {
-        Ok(ready) => return ready.map(Some),
+        Ok(ready) => return ready.map(Prepared::Ready),
         Err(cause) if cause.is(Errno::EXIST) => cause,
         Err(cause) => return Err(copy.failure(&parent, CopyKind::CannotCreateDirectory, cause)),
     };
     let mut turn = place::turn(copy);
     match place::clear(copy, &parent, &mut turn, source)? {
-        TargetPlace::Left(_) => Ok(None),
+        TargetPlace::Left(_) => Ok(Prepared::Skipped),
         TargetPlace::Taken(Some(there)) if there.kind == FileType::Directory => {
-            existing_directory(copy, &parent).map(Some)
+            existing_directory(copy, &parent)
         }
         TargetPlace::Taken(_) | TargetPlace::Replaced(_) => {
             Err(copy.problem(CopyKind::CannotCreateDirectory, exists))
@@ -239,7 +255,7 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Option<Ready>, 
             if made.is_err() {
                 backup::put_back(copy, backup.as_ref());
             }
-            made.map(Some)
+            made.map(Prepared::Ready)
         }
     }
 }
@@ -250,26 +266,31 @@ fn make_new_directory(
     source: &Stat,
     parent: &Fd,
 ) -> Result<Result<Ready, Problem>, Error> {
-    let (name, mode) =
-        (copy.target_name(), creation_mode::new_directory_mode(copy.copier, source).or(Mode::OWNER));
-    let creation = Creation::begin(
-        Special { kind: FileType::Directory, mode, device_number: 0 },
-        copy.entry.node.own.is_shared,
-    );
-    copy.with_room(|| make_directory(parent, name, mode))?;
+    let (name, new) = (copy.target_name(), new_directory(copy, source));
+    let creation = Creation::begin(new, copy.entry.node.own.is_shared);
+    copy.with_room(|| make_directory(parent, name, new.mode))?;
     let opened = creation.open_directory(parent, name, copy.entry.node.own.is_shared);
     // `stat` has the mode it was created with, so that finishing knows the effect of the umask
     // and the parent.
-    Ok(opened.map(|(fd, how, stat)| Ready::made(fd, how, stat)).map_err(|cause| {
-        let kind = match cause.operation() {
-            Operation::Fchmod => CopyKind::SettingPermissions,
-            _ => CopyKind::CannotStat,
-        };
-        copy.not_ours(kind, cause)
-    }))
+    Ok(opened.map(|(fd, how, stat)| Ready::made(fd, how, stat)).map_err(|cause| not_opened(copy, cause)))
 }
 
-fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem> {
+/// The copy of a directory, as it is created.
+fn new_directory(copy: EntryCopy<'_>, source: &Stat) -> Special {
+    let mode = creation_mode::new_directory_mode(copy.copier, source).or(Mode::OWNER);
+    Special { kind: FileType::Directory, mode, device_number: 0 }
+}
+
+/// Why a new directory can't be used.
+fn not_opened(copy: EntryCopy<'_>, cause: Error) -> Problem {
+    let kind = match cause.operation() {
+        Operation::Fchmod => CopyKind::SettingPermissions,
+        _ => CopyKind::CannotStat,
+    };
+    copy.not_ours(kind, cause)
+}
+
+fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Prepared, Problem> {
     let name = copy.target_name();
     let follow = !looks_at_link(copy.options, FileType::Directory);
     let [read, search] =
@@ -287,7 +308,12 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
     let stat = stat(&fd).map_err(|cause| copy.problem(CopyKind::CannotStat, cause))?;
     let is_unfinished =
         copy.entry.node.own.holds_unfinished() || journaled::is_unfinished(copy.copier, &stat);
-    let working_mode = match is_unfinished || copy.options.existing.update.syncs() {
+    let is_opened = is_unfinished || copy.options.existing.update.syncs();
+    // If this rank is lost, nobody remembers the mode that the directory had.
+    if is_opened && working_mode(copy.copier, &stat).is_some() && copy.cx.hand_back(copy.entry) {
+        return Ok(Prepared::HandedBack);
+    }
+    let working_mode = match is_opened {
         true => make_writable(copy.copier, &fd, how, &stat),
         false => None,
     };
@@ -298,23 +324,26 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Ready, Problem
         }
         _ => (fd, how),
     };
-    Ok(Ready { fd: Arc::new(fd), how, stat, is_new: false, is_unfinished, working_mode })
+    Ok(Prepared::Ready(Ready { fd: Arc::new(fd), how, stat, is_new: false, is_unfinished, working_mode }))
 }
 
 /// Gives a user who needs permissions all of them in an existing directory of theirs: one of a tree
 /// that is kept equal to another, as rsync does, or one that an interrupted run made. Returns the
 /// mode it has then; `None` if it is unchanged.
 pub(super) fn make_writable(copier: &Copier, directory: &Fd, how: Open, there: &Stat) -> Option<Mode> {
-    let mode = there.mode.or(Mode::OWNER);
-    let is_own = there.owner == copier.process.user;
-    let lacks_permission = !copier.capabilities.write_all() && is_own && mode != there.mode;
-    if !lacks_permission {
-        return None;
-    }
+    let mode = working_mode(copier, there)?;
     // A failure here repeats in the directory, and is reported there.
     let pinned = pinned(directory, how);
     let object = pinned.as_ref().map_or(FileRef::Open(directory), FileRef::Pinned);
     object.change_mode(mode).is_ok().then_some(mode)
+}
+
+/// The mode that [`make_writable`] gives to an existing directory; `None` if it stays.
+fn working_mode(copier: &Copier, there: &Stat) -> Option<Mode> {
+    let mode = there.mode.or(Mode::OWNER);
+    let is_own = there.owner == copier.process.user;
+    let lacks_permission = !copier.capabilities.write_all() && is_own && mode != there.mode;
+    lacks_permission.then_some(mode)
 }
 
 /// True for an existing directory that a sync makes accessible to its owner.
