@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use haul_flow::{Context, DirHandle, DirNode, Entry, Kind, OpenFile, OpenSource, Tool};
 use haul_striping::Striping;
-use haul_sys::{Error, Fd};
+use haul_sys::{Error, Fd, Timestamp};
 
 use crate::remote_path::ItemReceiver;
 
@@ -33,6 +33,10 @@ pub trait Distributed: Tool {
     /// Returns the tool's packed options, which other processes need to process work items of this
     /// run.
     fn init_message(&self) -> Vec<u8>;
+
+    /// Called in the walking process before the ranks first start, with each directory in which the
+    /// tool creates entries, and the time by the clock of its file system.
+    fn begin_in(&self, _place: &DirHandle, _now: Timestamp) {}
 
     /// Creates the tool in a process that receives work items; `None` if the init message has
     /// another version.

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use haul_flow::{DirCache, JobSpec, Problem, lock, sweep};
 use haul_journal::RunId;
-use haul_sys::{Error, Fd, Pinned, Stat, Times, stat};
+use haul_sys::{Error, Fd, Pinned, Stat, Times, Timestamp, stat};
 
+use crate::distributed::Distributed;
 use crate::error::RankMismatch;
 use crate::kind::ClusterKind;
 use crate::remote_path::{RemotePath, RemotePaths};
@@ -34,16 +35,20 @@ struct LiveToken {
     path: Vec<u8>,
     /// The directory before and after the token was created; `None` once there are copies in it.
     before_and_after: Option<(Stat, Stat)>,
+    /// When it was created, by the clock of its file system, if that is known.
+    created: Option<Timestamp>,
 }
 
 impl LiveToken {
     fn create(directory: Arc<Fd>, name: &CStr, path: Vec<u8>, attempt: u32) -> Result<Self, Error> {
         let before = stat(&*directory)?;
         let rights = haul_sys::Open::create(haul_sys::Mode::new(0o600));
-        haul_sys::open(&*directory, name, rights)?.close()?;
+        let file = haul_sys::open(&*directory, name, rights)?;
+        let created = stat(&file).ok().map(|made| made.changed);
+        file.close()?;
         let after = stat(&*directory).ok().filter(|_| attempt == 1);
         let before_and_after = after.map(|after| (before, after));
-        Ok(Self { directory, name: name.to_owned(), path, before_and_after })
+        Ok(Self { directory, name: name.to_owned(), path, before_and_after, created })
     }
 
     /// Removes the token. Gives the directory its times again if nothing else has changed it, so
@@ -85,9 +90,9 @@ pub(crate) struct Tokens<'a, T> {
     left: Vec<DirectoryToken>,
 }
 
-impl<'a, T> Tokens<'a, T> {
+impl<'a, T: Distributed> Tokens<'a, T> {
     /// Creates a token in each place. A failure is not reported here: creating the copies will fail
-    /// too. Removes tokens left by earlier runs with the same journal, which are finished because
+    /// too. In the first attempt, passes the tool the time in each place. Removes tokens left by earlier runs with the same journal, which are finished because
     /// this run holds the journal's lock.
     pub(crate) fn leave(
         spec: &'a JobSpec<'a, T>,
@@ -114,7 +119,10 @@ impl<'a, T> Tokens<'a, T> {
                 if live.is_closed {
                     return Ok(None);
                 }
-                live.tokens.push(LiveToken::create(directory, &name, place.path_of(&name), attempt)?);
+                let token = LiveToken::create(directory, &name, place.path_of(&name), attempt)?;
+                let created = token.created.filter(|_| attempt == 1);
+                created.iter().for_each(|now| spec.run.tool.begin_in(place, *now));
+                live.tokens.push(token);
                 Ok(Some(DirectoryToken { place: RemotePath::to(place), name: name.clone() }))
             });
             match made {

@@ -8,6 +8,8 @@
 //! - [`matrix`]: every kind of operand and option, under every MPI, with any number of ranks.
 //! - [`large`]: files split into ranges.
 //! - [`kills`]: processes killed at any moment.
+//! - [`repeated`]: existing targets, and work that is done again after a loss.
+//! - [`lost`]: what a lost rank has made.
 //! - [`sub_queues`]: the number of directories in which ranks work.
 //! - [`journal`]: reruns with a journal.
 //! - [`hosts`]: three hosts, of which one is different, or gone.
@@ -31,6 +33,7 @@ mod hosts;
 mod journal;
 mod kills;
 mod large;
+mod lost;
 mod matrix;
 mod repeated;
 mod start;

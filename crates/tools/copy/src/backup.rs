@@ -20,6 +20,7 @@ use haul_sys::{c_string, open, rename, rename_to_new, stat_at};
 use super::CopyKind;
 use super::entry_copy::EntryCopy;
 use super::options::{Backup, Existing};
+use super::repeated;
 
 /// Number of shards, so that turns in different directories rarely wait for each other.
 const SHARDS: usize = 16;
@@ -260,7 +261,8 @@ fn note(versions: &mut Versions, name: &[u8]) {
 /// Backs up the entry, if there is one, that is replaced next, with `--backup-dir`.
 pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd, earlier: EarlierBackup) -> Result<(), Problem> {
     let Some(backup) = &copy.copier.backup_directory else { return Ok(()) };
-    let earlier = if is_repeated(copy) { EarlierBackup::Both } else { earlier };
+    // A lost rank may have replaced it already, and kept what was there.
+    let earlier = if repeated::is_repeated(copy) { EarlierBackup::Both } else { earlier };
     match stat_at(directory, copy.target_name()) {
         Err(cause) if cause.is(Errno::NOENT) => return Ok(()),
         // It can't be replaced.
@@ -272,17 +274,6 @@ pub(super) fn keep(copy: EntryCopy<'_>, directory: &Fd, earlier: EarlierBackup) 
     let original = Original { directory, below: path_below(&path, &own.operand.target) };
     copy.with_room(|| backup.keep(copy.cx.cache(), original, copy.target_name(), earlier))
         .map_err(|cause| copy.problem(CopyKind::CannotBackup, cause))
-}
-
-/// True if a lost rank may have replaced the entry's target, and kept it, already.
-fn is_repeated(copy: EntryCopy<'_>) -> bool {
-    #[cfg(feature = "distributed")]
-    if copy.entry.node.owner.is_some() {
-        return haul_cluster::item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1);
-    }
-    #[cfg(not(feature = "distributed"))]
-    let _ = copy;
-    false
 }
 
 /// Restores a backup after its replacement could not be created.

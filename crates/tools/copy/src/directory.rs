@@ -7,9 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use haul_flow::{Context, Creation, DirNode, Enter, EntryOutcome, FlowKind, OpenDir, Problem, is_shared};
+use haul_flow::{
+    Context, Creation, DirNode, Enter, EntryOutcome, FlowKind, OpenDir, Problem, is_shared, uninterrupted,
+};
 use haul_sys::{Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat};
-use haul_sys::{make_directory, open, stat};
+use haul_sys::{make_directory, open, remove_directory, stat, stat_at};
 
 use super::attributes::{CopyPlace, NewAttributes};
 use super::backup;
@@ -25,6 +27,7 @@ use super::mend;
 use super::named::NamedCopy;
 use super::options::{Dereference, Preserve};
 use super::place::{self, ClearedPlace, TargetPlace};
+use super::repeated;
 use super::source_xattrs;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory, gives_access_list};
 use super::temporary;
@@ -239,6 +242,9 @@ fn ready_directory(copy: EntryCopy<'_>, source: &Stat) -> Result<Prepared, Probl
         Err(cause) if cause.is(Errno::EXIST) => cause,
         Err(cause) => return Err(copy.failure(&parent, CopyKind::CannotCreateDirectory, cause)),
     };
+    if let Some(ready) = made_by_lost_rank(copy, source, &parent)? {
+        return Ok(Prepared::Ready(ready));
+    }
     let mut turn = place::turn(copy);
     match place::clear(copy, &parent, &mut turn, source)? {
         TargetPlace::Left(_) => Ok(Prepared::Skipped),
@@ -288,6 +294,35 @@ fn not_opened(copy: EntryCopy<'_>, cause: Error) -> Problem {
         _ => CopyKind::CannotStat,
     };
     copy.not_ours(kind, cause)
+}
+
+/// Opens the directory that a lost rank has made for an entry, as if this process had made it.
+/// `None` for any other.
+fn made_by_lost_rank(copy: EntryCopy<'_>, source: &Stat, parent: &Fd) -> Result<Option<Ready>, Problem> {
+    match repeated::has_made_directory(copy, parent) {
+        Some(true) => {}
+        Some(false) => return Ok(None),
+        None => {
+            if !copy.options.preserves(Preserve::MODE) {
+                copy.cx.problem(Problem::new(CopyKind::MayHaveWrongMode).naming(copy.target_path()));
+            }
+            return Ok(None);
+        }
+    }
+    let new = new_directory(copy, source);
+    // It may have got more permissions since. A second one shows those it was created with.
+    let make_second = || {
+        let name = temporary::new_name(copy.copier);
+        make_directory(parent, &name, new.mode)?;
+        let made = stat_at(parent, &name);
+        remove_directory(parent, &name).and(made)
+    };
+    let second = copy
+        .with_room(|| uninterrupted(make_second))
+        .map_err(|cause| copy.failure(parent, CopyKind::CannotCreateDirectory, cause))?;
+    let opened = Creation::begin(new, false).open_directory(parent, copy.target_name(), false);
+    let (fd, how, stat) = opened.map_err(|cause| not_opened(copy, cause))?;
+    Ok(Some(Ready::made(fd, how, Stat { mode: second.mode, ..stat })))
 }
 
 fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Prepared, Problem> {

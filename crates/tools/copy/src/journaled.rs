@@ -42,6 +42,7 @@ use haul_sys::{Error, Fd, FileType, Mode, Stat, file_system_id, read_link, stat,
 use super::durable;
 use super::entry_copy::EntryCopy;
 use super::options::{Make, Preserve, Update};
+use super::repeated;
 use super::target::is_plain_name;
 use super::{Copier, CopyKind};
 
@@ -255,9 +256,12 @@ pub(super) fn record_first(copy: EntryCopy<'_>, source: &Stat, look: impl FnOnce
     }
 }
 
-/// True if an interrupted run made the entry that has the name of a copy, or would have made the
-/// same: it is replaced, whatever the options say about existing files.
+/// True if an interrupted run, or a lost rank, made the entry that has the name of a copy, or would
+/// have made the same: it is replaced, whatever the options say about existing files.
 pub(super) fn is_ours(copy: EntryCopy<'_>, directory: &Fd) -> bool {
+    if repeated::is_made_again(copy, directory) {
+        return true;
+    }
     let may_be_ours = copy.entry.node.own.holds_unfinished() || is_resumed(copy);
     let Some(there) = may_be_ours.then(|| stat_at(directory, copy.target_name()).ok()).flatten() else {
         return false;
@@ -269,7 +273,7 @@ pub(super) fn is_ours(copy: EntryCopy<'_>, directory: &Fd) -> bool {
         && !is_whole
         // A completed entry is the user's, who may have changed it since.
         && known(copy).is_none()
-        && (is_replaced || is_unfinished(copy.copier, &there) || has_wanted_content(copy, directory))
+        && (is_replaced || is_unfinished(copy.copier, &there) || leads_to_source(copy, directory))
 }
 
 /// True if the journal is that of an earlier run.
@@ -278,7 +282,7 @@ fn is_resumed(copy: EntryCopy<'_>) -> bool {
 }
 
 /// With `-s`, true if the name of a copy is a symbolic link to its source.
-fn has_wanted_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
+pub(super) fn leads_to_source(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     copy.options.make == Make::Symlink
         && read_link(directory, copy.target_name())
             .is_ok_and(|content| content.to_bytes() == &*copy.entry.path())
@@ -295,7 +299,7 @@ fn look_at_made_link(copy: EntryCopy<'_>) -> Look {
             _ => {
                 let has_times =
                     !copy.options.preserves(Preserve::TIMESTAMPS) || there.modified == source.modified;
-                has_times && !has_other_names(copy, &source) && has_wanted_content(copy, &directory)
+                has_times && !has_other_names(copy, &source) && leads_to_source(copy, &directory)
             }
         })
     };

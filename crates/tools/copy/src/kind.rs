@@ -155,6 +155,9 @@ haul_flow::kinds! {
         /// An existing target that a lost rank may have created was left alone.
         MayBeUnverified =
             "leaving {} unchanged, unverified and unlisted: a lost process may have created it",
+        /// An existing directory that a lost rank may have created.
+        MayHaveWrongMode =
+            "the permissions of {} may be wrong: nobody knows whether a lost process created it",
         /// The hash of a file that a rank has copied can't be sent or read.
         NotListed = "the hash of {} was lost on its way to the manifest",
         /// The target's file system can't be read past the page cache.

@@ -47,6 +47,7 @@ mod parents;
 mod partial;
 mod place;
 mod regular;
+mod repeated;
 mod run;
 mod source_xattrs;
 mod space;
@@ -97,6 +98,7 @@ use named::NamedCopies;
 use open_target::CopiedFile;
 use overwritten::OverwrittenFiles;
 use partial::KeptNames;
+use repeated::StartTimes;
 use staged::UnnamedFiles;
 use target::{MadeLinks, MadeTargets, TargetDirectory, Tops, target_path};
 use verify::Verifications;
@@ -165,6 +167,7 @@ pub struct Copier {
     keeps_temporary: AtomicBool,
     /// Incomplete files that are kept for a later run in any case.
     kept_names: KeptNames,
+    start_times: StartTimes,
 }
 
 impl Copier {
@@ -174,7 +177,8 @@ impl Copier {
         if let Update::Different(difference) = &mut options.existing.update {
             difference.deletes_later = false;
         }
-        let Self { contexts, listed_hash, digests, journal, links, has_reported_xattrs, .. } = self;
+        let Self { contexts, listed_hash, digests, journal, links, has_reported_xattrs, start_times, .. } =
+            self;
         Self {
             contexts,
             listed_hash,
@@ -182,6 +186,7 @@ impl Copier {
             journal,
             links,
             has_reported_xattrs,
+            start_times,
             is_rest: true,
             ..Self::new(options, self.cancel, false)
         }
@@ -224,6 +229,7 @@ impl Copier {
             temporary_names,
             keeps_temporary: AtomicBool::new(false),
             kept_names: KeptNames::default(),
+            start_times: StartTimes::default(),
         }
     }
 
@@ -313,7 +319,7 @@ impl Tool for Copier {
             Look::Unknown if place::leaves(copy, kind) => {
                 #[cfg(feature = "distributed")]
                 if entry.node.owner.is_some() {
-                    distributed::note_left(copy);
+                    distributed::note_left_unopened(copy);
                 }
                 return Plan::Skip;
             }

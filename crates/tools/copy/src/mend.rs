@@ -383,11 +383,12 @@ pub(super) fn leads_to_the_same(copy: EntryCopy<'_>, directory: &Fd) -> bool {
 
 /// True if a directory in the target can be removed.
 pub(super) fn is_empty(copy: EntryCopy<'_>, directory: &Fd) -> bool {
-    let list = || {
-        let there = open(directory, copy.target_name(), Open::DIRECTORY)?;
-        let mut names = NameArena::new();
-        DirectoryReader::new().read(&there, &mut names, 1)?;
-        Ok::<_, Error>(names.is_empty())
-    };
-    list().unwrap_or(false)
+    let there = open(directory, copy.target_name(), Open::DIRECTORY);
+    there.is_ok_and(|there| has_no_entries(&there))
+}
+
+/// True if an open directory has no entries.
+pub(super) fn has_no_entries(directory: &Fd) -> bool {
+    let mut names = NameArena::new();
+    DirectoryReader::new().read(directory, &mut names, 1).is_ok() && names.is_empty()
 }

@@ -18,6 +18,7 @@ use super::existing::{Decision, Details, ReplaceRefusal, Skip, TargetCase, decid
 use super::journaled;
 use super::mend;
 use super::options::{Preserve, Update, UpdateRule};
+use super::repeated;
 use super::waiting::{has_made_way, in_the_way};
 
 /// State of a target's place once it has been prepared.
@@ -133,6 +134,7 @@ pub(super) fn leaves(copy: EntryCopy<'_>, kind: EntryType) -> bool {
         Update::Different(UpdateRule { only_missing: true, .. }) | Update::None => {
             report_skip(copy, Skip::Unwanted)
         }
+        Update::NoneFail if repeated::is_done(copy, &directory) => report_skip(copy, Skip::Unwanted),
         Update::NoneFail => report_skip(copy, Skip::NotReplacing),
         Update::Older | Update::All | Update::Different(_) => {
             return leaves_after_look(copy, &directory, &there);

@@ -11,6 +11,7 @@ use haul_flow::Problem;
 use crate::CopyKind;
 use crate::entry_copy::EntryCopy;
 use crate::options::Verify;
+use crate::repeated;
 
 /// Sends the size and hash of a complete file to the process that walks.
 pub(crate) fn emit_digest(copy: EntryCopy<'_>, digest: (u64, Digest)) {
@@ -37,8 +38,20 @@ fn not_listed(copy: EntryCopy<'_>) {
 /// whether it was verified.
 pub(crate) fn note_left(copy: EntryCopy<'_>) {
     copy.entry.node.owner.iter().for_each(|owner| owner.note_left_out(copy.entry));
-    let is_again = item_of(&*copy.entry.node).is_some_and(|item| item.spec.attempt > 1);
-    if is_again && (copy.options.verify != Verify::Never || copy.copier.listed_hash.is_some()) {
+    if repeated::is_repeated(copy)
+        && (copy.options.verify != Verify::Never || copy.copier.listed_hash.is_some())
+    {
         copy.cx.problem(Problem::new(CopyKind::MayBeUnverified).naming(copy.target_path()));
+    }
+}
+
+/// Called when the existing target of an entry stays, judging by names alone. If the lost rank has
+/// made it, other names of the file are linked to it.
+pub(crate) fn note_left_unopened(copy: EntryCopy<'_>) {
+    note_left(copy);
+    let is_claimed = item_of(&*copy.entry.node).is_some_and(|item| item.spec.claimed);
+    let is_done = || copy.open_directory().is_ok_and(|directory| repeated::is_done(copy, &directory));
+    if is_claimed && is_done() {
+        copy.entry.node.owner.iter().for_each(|owner| owner.note_linkable(copy.entry));
     }
 }

@@ -22,10 +22,12 @@ use haul_flow::{
     is_shared,
 };
 use haul_striping::{Striping, striping};
-use haul_sys::{Error, Fd, FileType, Identity, Open, c_string, leads_to_descriptor, stat, stat_path};
+use haul_sys::{
+    Error, Fd, FileType, Identity, Open, Timestamp, c_string, leads_to_descriptor, stat, stat_path,
+};
 use serde::{Deserialize, Serialize};
 
-pub(super) use digests::{emit_digest, list_digest, note_left};
+pub(super) use digests::{emit_digest, list_digest, note_left, note_left_unopened};
 pub(super) use ranges::ReceivedRanges;
 pub(super) use resumed::open_temporary;
 
@@ -76,6 +78,8 @@ struct PackedTarget {
     is_place: bool,
     is_shared: bool,
     gives_access_list: bool,
+    /// When the run began, by the clock of its file system.
+    began: Option<Timestamp>,
 }
 
 /// The handle of a target directory.
@@ -181,6 +185,10 @@ impl Distributed for Copier {
         postcard::to_allocvec(&init_message).unwrap_or_default()
     }
 
+    fn begin_in(&self, place: &DirHandle, now: Timestamp) {
+        self.start_times.record(place.identity().device, now);
+    }
+
     fn from_init(init_message: &[u8]) -> Option<Self> {
         let CopyInit { options, temporary_names, listed_hash, is_rest } =
             postcard::from_bytes(init_message).ok()?;
@@ -276,6 +284,7 @@ impl Distributed for Copier {
             is_place: own.made.is_none(),
             is_shared: own.is_shared,
             gives_access_list: own.gives_access_list,
+            began: self.start_times.on(own.held.identity().device),
         };
         postcard::to_allocvec(&packed).unwrap_or_default()
     }
@@ -294,6 +303,9 @@ impl Distributed for Copier {
             PackedHandle::There(way) => receiver.hold(&way)?,
             PackedHandle::Absent(path) => receiver.cache.hold_absent(&c_string(&path), Open::SEARCH, path),
         };
+        if let Some(began) = packed.began {
+            self.start_times.record(held.identity().device, began);
+        }
         let before = if packed.is_new || held.is_absent() {
             None
         } else {

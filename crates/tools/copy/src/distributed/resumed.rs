@@ -15,12 +15,13 @@ use crate::kind::CopyKind;
 use crate::layouts::{self, Original};
 use crate::open_target::OpenTarget;
 use crate::options::TemporaryNames;
+use crate::repeated;
 use crate::staged::{self, Staged};
 use crate::target::is_plain_name;
 use crate::ticket::Ticket;
 
 /// Creates a work item entry's target without its name, or opens the file that an earlier attempt
-/// left of it. `None` if a file exists in its place.
+/// left of it. `None` if a file exists in its place, unless an earlier attempt made that.
 pub(crate) fn open_temporary(
     copy: EntryCopy<'_>,
     source: Original<'_>,
@@ -31,13 +32,12 @@ pub(crate) fn open_temporary(
         return Ok(None);
     }
     let Ok(directory) = copy.open_directory() else { return Ok(None) };
-    let is_new = copy.entry.node.own.is_new();
     if let Some(target) = go_on_with(copy, item, &directory, source.stat) {
         return Ok(Some(target));
     }
-    if (!is_new || item.spec.attempt > 1)
-        && !stat_at(&directory, name).is_err_and(|cause| cause.is(Errno::NOENT))
-    {
+    let may_be_taken = !copy.entry.node.own.is_new() || item.spec.attempt > 1;
+    let is_taken = may_be_taken && !stat_at(&directory, name).is_err_and(|cause| cause.is(Errno::NOENT));
+    if is_taken && !repeated::is_made_again(copy, &directory) {
         return Ok(None);
     }
     for earlier in 1..item.spec.attempt {
@@ -55,10 +55,11 @@ pub(crate) fn open_temporary(
         false => staged::create_unnamed(copy, &directory, creation_mode.mode, source)
             .map_err(|cause| copy.failure(&directory, CopyKind::CannotCreateFile, cause))?,
     };
-    let target = match unnamed {
+    let mut target = match unnamed {
         Some(target) => target,
         None => create_temporary(copy, (&directory, name), source, creation_mode)?,
     };
+    target.staged.iter_mut().for_each(|staged| staged.replaces = is_taken);
     copy.print_copied();
     Ok(Some(OpenTarget { creation_mode: Some(creation_mode), ..target }))
 }
