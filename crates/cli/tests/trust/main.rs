@@ -18,6 +18,7 @@ mod manifest;
 mod power;
 mod replaced;
 mod resume;
+mod streams;
 mod turns;
 mod unfinished;
 mod verify;

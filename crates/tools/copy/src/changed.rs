@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use haul_flow::{FlowKind, OpenFile, Problem, Tally};
-use haul_sys::{Fd, Stat, is_made_by_kernel, stat, truncate};
+use haul_sys::{Fd, FileType, Stat, is_made_by_kernel, stat, truncate};
 
 use super::entry_copy::EntryCopy;
 use super::options::IfChanged;
@@ -21,10 +21,7 @@ pub(super) fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result
     };
     let unreadable = |cause| Problem::new(FlowKind::CannotFstat).naming(copy.entry.path()).because(cause);
     let now = stat(&file.source).map_err(unreadable)?;
-    // In raw nanoseconds: a file system that rounds one of the two would look like a change.
-    let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
-    let is_whole = file.length() == file.stat.size || !has_known_size(&file.source, &file.stat);
-    if state(&now) == state(&file.stat) && is_whole {
+    if has_stayed((&file.source, &file.stat), &now, file.length()) {
         return Ok(None);
     }
     if file.own.retries.fetch_add(1, Ordering::Relaxed) < retries_max {
@@ -32,6 +29,27 @@ pub(super) fn source_now(copy: EntryCopy<'_>, file: &OpenFile<Copier>) -> Result
     }
     copy.cx.problem(Problem::new(CopyKind::SourceChanged).naming(copy.entry.path()));
     Ok(None)
+}
+
+/// Reports a regular file that has changed while it was copied to a stream, if requested. What was
+/// written there can't be taken back, so it isn't copied again.
+pub(super) fn report_change(copy: EntryCopy<'_>, (source, before): (&Fd, &Stat), length: u64) {
+    if copy.options.if_changed == IfChanged::Ignore || before.kind != FileType::Regular {
+        return;
+    }
+    let problem = match stat(source) {
+        Ok(now) if has_stayed((source, before), &now, length) => return,
+        Ok(_) => Problem::new(CopyKind::SourceChanged),
+        Err(cause) => Problem::new(FlowKind::CannotFstat).because(cause),
+    };
+    copy.cx.problem(problem.naming(copy.entry.path()));
+}
+
+/// True if a source of which `length` bytes were copied is as it was before.
+fn has_stayed((source, before): (&Fd, &Stat), now: &Stat, length: u64) -> bool {
+    // In raw nanoseconds: a file system that rounds one of the two would look like a change.
+    let state = |stat: &Stat| (stat.size, stat.modified, stat.changed);
+    state(now) == state(before) && (length == before.size || !has_known_size(source, before))
 }
 
 /// True unless the size of a file says nothing about its content, as in `/proc`, where it is 0, and

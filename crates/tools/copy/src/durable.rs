@@ -176,6 +176,13 @@ pub(super) fn flush_file(copy: EntryCopy<'_>, file: &Fd, staged: Option<&Staged>
     synchronize(file).map_err(|cause| copy.cx.problem(copy.problem(CopyKind::Syncing, cause))).is_ok()
 }
 
+/// Flushes a block device that was written to, with `--fsync`: no flush of a file system covers it.
+/// Returns false if that failed and was reported.
+pub(super) fn flush_device(copy: EntryCopy<'_>, device: &Fd) -> bool {
+    let failed = |cause| copy.cx.problem(copy.problem(CopyKind::Syncing, cause));
+    copy.options.fsync == Fsync::Never || synchronize(device).map_err(failed).is_ok()
+}
+
 /// Flushes a target that was not written, only its attributes, if that is due. One that this user
 /// may not open is left to the flush of its directory.
 pub(super) fn flush_attributes(copy: EntryCopy<'_>, directory: &Fd, changed: &Stat) -> Result<(), Problem> {

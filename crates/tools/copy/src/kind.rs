@@ -152,6 +152,8 @@ haul_flow::kinds! {
         SourceDiffers = "verification failed: {} was read twice and differed in bytes {bare} to {bare}",
         /// A target can't be verified, because it is a device or a FIFO.
         NotVerified = "warning: {} is not verified, as it is not a regular file",
+        /// A target isn't in the manifest, because it is a device or a FIFO.
+        SpecialNotListed = "warning: {} is not in the manifest, as it is not a regular file",
         /// An existing target that a lost rank may have created was left alone.
         MayBeUnverified =
             "leaving {} unchanged, unverified and unlisted: a lost process may have created it",

@@ -534,7 +534,7 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     let is_kept = !is_whole && own.partial.as_ref().is_some_and(|partial| partial.keep(copy, own));
     let is_named = !is_kept && staged::name_closed(copy, own.staged.as_ref(), is_whole);
     if !is_whole && !is_kept && own.staged.is_none() {
-        remove_part(copy, own);
+        remove_part(copy, own.creation_mode.is_some());
     }
     let is_verified =
         is_whole && is_named && own.verification.as_ref().is_none_or(|verification| verification.check(copy));
@@ -558,11 +558,10 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     own.source.iter().for_each(|file| overwritten::end_reading(copy, *file));
 }
 
-/// Removes a new file with partial content: under its own name it would pass for the whole.
-fn remove_part(copy: EntryCopy<'_>, own: &CopiedFile) {
+/// Removes a file with partial content, if it is new: under its own name it would pass for the whole.
+pub(super) fn remove_part(copy: EntryCopy<'_>, is_new: bool) {
     // Elsewhere the name may be another user's by now.
-    let is_ours = own.creation_mode.is_some() && !copy.entry.node.own.is_shared;
-    if !is_ours || copy.options.atomic == Atomic::Never {
+    if !is_new || copy.entry.node.own.is_shared || copy.options.atomic == Atomic::Never {
         return;
     }
     let removed = copy.open_directory().and_then(|directory| remove(directory, copy.target_name()));

@@ -13,6 +13,7 @@ use haul_sys::{is_local, make_blocking, read_on, reflink, stat, truncate, write,
 use super::CopyKind;
 use super::attributes::NewAttributes;
 use super::backup;
+use super::changed;
 use super::creation_mode;
 use super::debug;
 use super::durable;
@@ -20,6 +21,7 @@ use super::entry_copy::EntryCopy;
 use super::holes;
 use super::open_target::OpenTarget;
 use super::options::{Reflink, Sparse, Verify};
+use super::regular;
 use super::source_xattrs;
 use super::staged;
 use super::verify::Verification;
@@ -30,7 +32,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Copies an open source to an open target until EOF and sets a regular target's attributes.
 /// Reports failures and closes the target. Returns true if all went well.
 pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: OpenTarget) -> bool {
-    let OpenTarget { file, before, backup, staged, .. } = target;
+    let OpenTarget { file, before, backup, staged, creation_mode, .. } = target;
     if copy.options.reflink == Reflink::Always
         && let Err(cause) = reflink(source, &file)
     {
@@ -42,8 +44,14 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
     }
     let is_file = before.is_none_or(|before| before.kind == FileType::Regular);
     let verification = Verification::begin(copy.copier).filter(|_| is_file);
-    if copy.options.verify != Verify::Never && !is_file {
-        copy.cx.problem(Problem::new(CopyKind::NotVerified).naming(copy.target_path()).as_warning());
+    if !is_file {
+        let options = [
+            (copy.options.verify != Verify::Never, CopyKind::NotVerified),
+            (copy.copier.listed_hash.is_some(), CopyKind::SpecialNotListed),
+        ];
+        for (_, kind) in options.into_iter().filter(|(is_given, _)| *is_given) {
+            copy.cx.problem(Problem::new(kind).naming(copy.target_path()).as_warning());
+        }
     }
     let (mut is_whole, mut has_attributes) = (true, true);
     let length = pump(copy, (source, &file), verification.as_ref()).unwrap_or_else(|(kind, cause)| {
@@ -52,6 +60,9 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         is_whole = false;
         0
     });
+    if is_whole {
+        changed::report_change(copy, (source, stat), length);
+    }
     debug::print_stream(copy);
     // A device or FIFO that the user writes to keeps its mode, unlike with GNU cp: it is not
     // a copy.
@@ -66,6 +77,9 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         is_whole = durable::flush_file(copy, &file, staged.as_ref())
             && staged::name_open(copy, staged.as_ref(), &file);
     }
+    if is_whole && before.is_some_and(|before| before.kind == FileType::BlockDevice) {
+        is_whole = durable::flush_device(copy, &file);
+    }
     if let Some(verification) = verification.as_ref().filter(|_| is_whole) {
         is_whole = verification.end(copy, &file, length, None);
     }
@@ -73,6 +87,9 @@ pub(super) fn fill(copy: EntryCopy<'_>, (source, stat): (&Fd, &Stat), target: Op
         let problem = Problem::new(FlowKind::FailedToClose).naming(copy.target_path());
         copy.cx.problem(problem.because(cause));
         is_whole = false;
+    }
+    if !is_whole && staged.is_none() {
+        regular::remove_part(copy, creation_mode.is_some());
     }
     let moved = staged::name_closed(copy, staged.as_ref(), is_whole)
         && has_attributes
