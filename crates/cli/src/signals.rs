@@ -65,9 +65,8 @@ pub(crate) fn end_by(signal: i32) {
 }
 
 fn start_thread() -> io::Result<()> {
-    let ignored = ignored();
-    let is_handled = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
-    let handled: Vec<_> = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(is_handled).collect();
+    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
+    let handled: Vec<_> = signals.filter(|signal| !haul_sys::ignores_signal(*signal)).collect();
     if handled.is_empty() {
         return Ok(());
     }
@@ -87,12 +86,4 @@ fn start_thread() -> io::Result<()> {
 pub(crate) fn ignore_status_requests() {
     // If that fails, the signal ends the rank, as it ends any program.
     signal_hook::flag::register(SIGUSR1, Arc::default()).ok();
-}
-
-/// Returns the ignored signals as a mask whose lowest bit is signal 1 (proc_pid_status(5)). Without
-/// /proc none are assumed.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -69,3 +69,16 @@ fn what_needs_proc_is_an_error_that_says_so() {
     let errors = outcome.errors();
     assert!(errors.starts_with(message) && errors.lines().count() == 1, "{errors}");
 }
+
+/// As nohup(1) has it.
+#[test]
+fn ignored_signals_stay_ignored_without_proc() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("unshare"));
+    let sandbox = Sandbox::in_memory().unwrap();
+    let script = "mkfifo p; trap '' HUP; \"$HAUL\" cp --atomic --fsync p f & exec 3>p; echo x >&3; sleep 1; kill -HUP $!
+        exec 3>&-; wait $!";
+    let outcome = without_proc(ours.path(), &sandbox, script);
+    assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), ""));
+    assert_eq!(std::fs::read(sandbox.join("f")).unwrap(), b"x\n");
+}

@@ -110,7 +110,7 @@ pub use ring::{Ring, RingReply, RingRequest};
 pub use selinux::{FileContexts, LIBSELINUX};
 pub use socket::{listen_path, peer_user, wait_until_readable};
 pub use standard::{
-    Standard, end_at_broken_pipe, ends_at_broken_pipe, standard_input, standard_stream,
+    Standard, end_at_broken_pipe, ends_at_broken_pipe, ignores_signal, standard_input, standard_stream,
     take_standard_streams, terminal_columns, was_closed,
 };
 pub use stat::{

@@ -59,12 +59,18 @@ extern "C" fn look() {
             CLOSED.fetch_or(1 << number, Ordering::Relaxed);
         }
     }
+    IGNORES_BROKEN_PIPES.store(ignores_signal(libc::SIGPIPE), Ordering::Relaxed);
+}
+
+/// Returns true if this process ignores a signal now.
+#[must_use]
+pub fn ignores_signal(number: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: passes no new action and room for the current one.
-    unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) };
+    unsafe { libc::sigaction(number, std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: an all-zero action is valid, and so is what the call wrote.
     let action = unsafe { action.assume_init() };
-    IGNORES_BROKEN_PIPES.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+    action.sa_sigaction == libc::SIG_IGN
 }
 
 /// Restores the default action of `SIGPIPE`: the process dies silently when it writes to a pipe
