@@ -286,3 +286,27 @@ fn what_cannot_be_replaced_stays() {
         );
     }
 }
+
+#[test]
+fn xattrs_of_an_ordinary_users_read_only_files_are_kept_equal() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"), needs::tool("getfattr"));
+    let sandbox = Sandbox::on_disk().unwrap();
+    sandbox.script("chmod 777 .").unwrap();
+    let as_nobody = |program: &Path, words: &[&str]| {
+        let run = TestRun::new(program).args(words).env("LC_ALL", "C").as_nobody();
+        let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+        assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(0), ""), "{words:?}");
+        outcome.printed()
+    };
+    let script = |script: &str| as_nobody(Path::new("/bin/sh"), &["-c", script]);
+    script(
+        "mkdir s t; for name in changed new writable extra; do echo x >s/$name; done; cp -p s/* t
+        setfattr -n user.k -v 4 s/changed; setfattr -n user.k -v 3 t/changed; setfattr -n user.k -v 4 s/new
+        setfattr -n user.k -v 4 s/writable; setfattr -n user.k -v 3 t/extra; chmod 444 s/* t/*; chmod 644 s/writable",
+    );
+    as_nobody(ours.path(), &["sync", "s", "t"]);
+    let attributes = |tree: &str| script(&format!("cd {tree}; getfattr -d *; stat -c '%a %n' *"));
+    assert_eq!(attributes("t"), attributes("s"));
+    assert_eq!(as_nobody(ours.path(), &["sync", "-i", "s", "t"]), "");
+}

@@ -204,12 +204,7 @@ impl<'a> NewAttributes<'a> {
         let mut done = true;
         let mut unsupported = None;
         for (key, value) in &self.xattrs.plain {
-            let outcome = match self.object.set_xattr(key, value) {
-                Err(cause) if cause.is(Errno::ACCESS) => {
-                    object::set_xattr_as_writer(self.object, key, value).map_err(|_| cause)
-                }
-                outcome => outcome,
-            };
+            let outcome = object::change_xattr(self.object, |file| file.set_xattr(key, value));
             let is_required_label = key.as_c_str() == SECURITY_LABEL
                 && matches!(self.copier.options.label, Label::Source { required: true });
             match outcome {

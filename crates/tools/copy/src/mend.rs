@@ -18,7 +18,7 @@ use haul_sys::{has_xattrs_at, is_in_group, open, read, read_link, stat, stat_at}
 use super::attributes::NewAttributes;
 use super::durable;
 use super::entry_copy::EntryCopy;
-use super::object::{ACCESS_LIST, DEFAULT_ACCESS_LIST, SECURITY_LABEL};
+use super::object::{self, ACCESS_LIST, DEFAULT_ACCESS_LIST, SECURITY_LABEL};
 use super::options::{Preserve, Update};
 use super::source_xattrs;
 use super::xattr_rules::SourceXattrs;
@@ -326,7 +326,8 @@ fn extra_xattrs(
 /// Removes the xattrs that an existing directory or file has, and its source has not.
 pub(super) fn remove_extra_xattrs(attributes: &NewAttributes<'_>) -> Result<(), Error> {
     let NewAttributes { copier, cx, object, xattrs, .. } = attributes;
-    extra_xattrs(copier, cx, *object, xattrs)?.iter().try_for_each(|key| object.remove_xattr(key))
+    let extra = extra_xattrs(copier, cx, *object, xattrs)?;
+    extra.iter().try_for_each(|key| object::change_xattr(*object, |file| file.remove_xattr(key)))
 }
 
 /// True if source and target, two regular files of one size, have the same content. What can't be

@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-use haul_sys::{Errno, Error, FileRef, FileType, Mode, Stat, change_mode, set_xattr};
+use haul_sys::{Errno, Error, FileRef, FileType, Mode, Stat};
 
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT_ACCESS_LIST: &CStr = c"system.posix_acl_default";
@@ -26,17 +26,26 @@ pub(super) fn has_access_lists(file: FileRef<'_>) -> bool {
     !file.get_xattr(ACCESS_LIST).is_err_and(|cause| cause.is(Errno::OPNOTSUPP))
 }
 
-/// Sets an xattr on a file its owner may not write. `user.*` requires write permission, which the
-/// source's mode or the umask may not grant. Not for directories, which GNU leaves alone.
-pub(super) fn set_xattr_as_writer(file: FileRef<'_>, key: &CStr, value: &[u8]) -> Result<(), Error> {
-    let FileRef::Open(file) = file else { return file.set_xattr(key, value) };
-    let Stat { kind, mode, .. } = haul_sys::stat(file)?;
-    if kind != FileType::Regular {
-        return set_xattr(file, key, value);
+/// Changes an xattr of a file, also if its owner may not write to it. `user.*` requires write
+/// permission, which the source's mode or the umask may not grant. Not for directories, which GNU
+/// leaves alone.
+///
+/// # Errors
+/// That of the first attempt, if the owner lacks no permission, or can't get it.
+pub(super) fn change_xattr(
+    file: FileRef<'_>,
+    change: impl Fn(FileRef<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let cause = match change(file) {
+        Err(cause) if cause.is(Errno::ACCESS) => cause,
+        outcome => return outcome,
+    };
+    let Ok(Stat { kind: FileType::Regular, mode, .. }) = file.stat() else { return Err(cause) };
+    if file.change_mode(mode.or(Mode::OWNER_WRITE)).is_err() {
+        return Err(cause);
     }
-    change_mode(file, mode.or(Mode::OWNER_WRITE))?;
-    let outcome = set_xattr(file, key, value);
-    change_mode(file, mode).and(outcome)
+    let outcome = change(file).map_err(|_| cause);
+    file.change_mode(mode).and(outcome)
 }
 
 /// Adds the set-id and sticky bits a special file has now: it was created with them, and a change
