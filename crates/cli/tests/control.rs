@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_testkit::compare::compare_paths;
@@ -106,6 +106,12 @@ impl Scene {
         }
         copied.len()
     }
+}
+
+/// Returns true if a process has a file open.
+fn has_open(process: u32, path: &Path) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    descriptors.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|leads_to| leads_to == path))
 }
 
 /// Runs `test` if the program is haul and not GNU's.
@@ -419,4 +425,24 @@ fn other_users_are_refused() {
     assert_eq!(as_nobody(), "haul ctl: 'socket': only the same user and root may do that\n");
     scene.order("bwlimit none");
     scene.assert_copied(&running.finish().unwrap());
+}
+
+/// What must not be replaced must not be replaced either if it came while its source was read.
+#[test]
+fn a_file_that_appears_during_its_copy_stays_if_the_options_say_so() {
+    for options in ["--ignore-existing", "-u"] {
+        let scene = scene!();
+        scene.sandbox.script("rm s/[0-9]*; touch -d @1000 s/f").unwrap();
+        let run = TestRun::new(scene.ours.path()).in_folder(scene.sandbox.path());
+        let run = run.args(["sync", options, "--bwlimit=1", "--control=socket", "s", "t"]);
+        let running = run.start().unwrap();
+        let source = fs::canonicalize(scene.sandbox.join("s/f")).unwrap();
+        assert!(wait::until(SOON, || has_open(running.process(), &source)));
+        fs::write(scene.sandbox.join("t/f"), "mine").unwrap();
+        scene.order("bwlimit none");
+        let outcome = running.finish().unwrap();
+        assert_eq!(fs::read(scene.sandbox.join("t/f")).unwrap(), b"mine", "{options}");
+        let wanted = "haul sync: cannot create regular file 't/f': File exists\n";
+        assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(1), wanted), "{options}");
+    }
 }

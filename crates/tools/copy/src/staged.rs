@@ -335,9 +335,14 @@ pub(super) fn discard(copy: EntryCopy<'_>, staged: Option<&Staged>) {
 /// True if a file that appears under a target's name during the copy is replaced, like one that was
 /// there before.
 fn replaces_new_names(copy: EntryCopy<'_>) -> bool {
-    // It may be the backup of another file.
     let existing = &copy.options.existing;
-    !existing.backs_up() && matches!(existing.update, Update::All | Update::Different(_))
+    let are_replaced = match existing.update {
+        Update::All => true,
+        Update::Different(rule) => !rule.only_missing && !rule.keeps_newer,
+        _ => false,
+    };
+    // With backups, it may be that of another file.
+    are_replaced && !existing.backs_up()
 }
 
 /// Closes a target that was not needed, and removes it if it is new.
