@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
+use std::path::Path;
 
-use haul_testkit::{CopyProgram, RunOutcome, Sandbox, TestRun, program, require};
+use haul_testkit::{CopyProgram, RunOutcome, Sandbox, TestRun, needs, program, require};
 
 /// Runs a copy of `s` to `t` with a list of names, and returns the outcome.
 fn copy_listed(ours: &CopyProgram, sandbox: &Sandbox, options: &[&str], list: &[u8]) -> RunOutcome {
@@ -206,5 +207,25 @@ fn a_list_from_a_closed_standard_input_is_an_error() {
             assert!(outcome.errors().contains("Bad file descriptor"), "{line}: {}", outcome.errors());
             assert!(!sandbox.join("t").exists(), "{line}");
         }
+    }
+}
+
+#[test]
+fn listed_names_on_another_file_system_are_errors_if_only_one_is_copied() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    for command in ["cp -axT", "sync -x"] {
+        let sandbox = Sandbox::in_memory().unwrap();
+        sandbox.script("mkdir -p s/m t; echo m/f >list; echo m >>list; echo f >>list; touch s/f").unwrap();
+        let script = format!(
+            "mount -t tmpfs none s/m && echo x >s/m/f && exec \"$0\" {command} --files-from=list s t"
+        );
+        let words = ["-m", "sh", "-c", &script, ours.path().to_str().unwrap()];
+        let outcome =
+            TestRun::new(Path::new("unshare")).args(words).in_folder(sandbox.path()).finish().unwrap();
+        let (name, _) = command.split_once(' ').unwrap();
+        let wanted = format!("haul {name}: cannot stat 's/m/f': Invalid cross-device link\n");
+        assert_eq!((outcome.status(), outcome.errors()), (Some(1), wanted));
+        assert_eq!(made(&sandbox), ["f", "m"]);
     }
 }

@@ -86,13 +86,24 @@ pub(super) fn is_selected<T: Tool>(
 fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bool {
     let Some(scope) = &node.scope else { return true };
     let (is_listed, below) = cx.selector().listed_at(scope, name);
-    for path in &below {
+    report_unreachable(cx, node, name, &below, Errno::NOTDIR);
+    is_listed || below.is_empty()
+}
+
+/// Reports paths in the run's list that lead through an entry, relative to it.
+fn report_unreachable<T: Tool>(
+    cx: &Context<'_, T>,
+    node: &DirNode<T>,
+    name: &CStr,
+    below: &[Vec<u8>],
+    why: Errno,
+) {
+    for path in below {
         let path = [node.source.path_of(name).as_slice(), b"/", path].concat();
         let arguments = String::from_utf8_lossy(&path).into_owned();
-        let cause = Error::new(Operation::Openat, arguments, Errno::NOTDIR);
+        let cause = Error::new(Operation::Openat, arguments, why);
         cx.problem(Problem::new(FlowKind::CannotStat).naming(path).because(cause));
     }
-    is_listed || below.is_empty()
 }
 
 /// Reports names in the run's list that are missing from a directory that is taken as a whole.
@@ -141,7 +152,13 @@ pub(super) fn visit<T: Tool>(
     let opened = OpenDir { source: fd.as_ref(), stat: &stat, scope: scope.as_ref() };
     let (own, visit) = match cx.tool().enter_dir(cx, &entry, &opened) {
         Enter::Visit(own) => (own, true),
-        Enter::Bare(own) => (own, false),
+        Enter::Bare(own) => {
+            if let Some(scope) = &entry.node.scope {
+                let (_, below) = cx.selector().listed_at(scope, entry.name());
+                report_unreachable(cx, &entry.node, entry.name(), &below, Errno::XDEV);
+            }
+            (own, false)
+        }
         Enter::Done => return cx.complete(&entry),
         Enter::Deferred => return,
     };
