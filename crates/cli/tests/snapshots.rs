@@ -485,7 +485,7 @@ fn few_descriptors_are_enough_to_keep_files_of_many_directories() {
 fn a_directory_that_cannot_keep_files_is_refused() {
     let ours = program!();
     require!(ours.needs_haul());
-    let sandbox = scene("cp -a s t; echo >file; echo other >s/a; mkdir -p earlier/in");
+    let sandbox = scene("cp -a s t; echo >file; echo other >s/a; mkdir -p earlier/in; ln -s none/kept away");
     for (line, why) in [
         ("--link-dest=../earlier --backup-dir=../earlier s t", "must not be the directory of --link-dest"),
         ("--link-dest=../earlier --backup-dir=../earlier/in s t", "must not be the directory of --link-dest"),
@@ -496,6 +496,8 @@ fn a_directory_that_cannot_keep_files_is_refused() {
         ("--backup-dir=.. s t", "must not be"),
         ("--backup-dir=../file s t", "not a directory"),
         ("--backup-dir=../no/such s t", "No such file"),
+        // The disk that it is on isn't mounted.
+        ("--backup-dir=../away s t", "No such file"),
         ("--backup-dir=/proc/x s t", "another file system"),
         ("--backup-dir= s t", "--backup-dir"),
         ("--backup-dir=../kept --inplace s t", "--inplace"),

@@ -158,6 +158,10 @@ fn backup(given: &Path, from: &Path, to: &Path) -> Result<BackupPlace, Problem> 
     let refused = |kind| Err(problem(kind, &path));
     let failed = |error| unusable(SyncKind::BackupUnusable, &path, &error);
     let whole = whole_path(&path).map_err(failed)?;
+    // The disk that a link leads to may not be mounted. Only what isn't there is made.
+    if std::fs::symlink_metadata(&whole).is_ok() {
+        std::fs::metadata(&whole).map_err(failed)?;
+    }
     let above = std::fs::metadata(whole.parent().unwrap_or(&whole)).map_err(failed)?;
     match std::fs::metadata(&whole).as_ref().unwrap_or(&above) {
         there if !there.is_dir() => refused(SyncKind::BackupNotADirectory),
