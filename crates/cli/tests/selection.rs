@@ -242,6 +242,18 @@ fn a_rule_with_a_nul_is_refused() {
     assert!(outcome.errors().contains("invalid pattern"), "{}", outcome.errors());
 }
 
+/// As in git: only spaces are nothing.
+#[test]
+fn a_rule_may_be_a_tab() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox.script("mkdir s; touch s/a \"s/$(printf '\\t')\"; printf '\\t\\n  \\n\\r\\n' >rules").unwrap();
+    let run = ours.run_with(&["-r", "--exclude-from=rules", "s", "t"]).in_folder(sandbox.path());
+    run.succeed().unwrap();
+    assert_eq!(files(&sandbox.join("t")).into_iter().collect::<Vec<_>>(), [PathBuf::from("a")]);
+}
+
 #[test]
 fn a_rule_without_effect_is_named_as_it_was_typed() {
     let ours = program!();
