@@ -535,3 +535,18 @@ fn trees_whose_absolute_paths_are_unknown_are_refused() {
     let said = fs::read_to_string(&log).unwrap();
     assert_eq!(said, "haul sync: 's': cannot determine its absolute path: File name too long\n1\nold\n");
 }
+
+/// As with rsync: GNU cp prints the line before it opens the source.
+#[test]
+fn what_cannot_be_opened_has_no_line() {
+    let ours = program!();
+    require!(ours.needs_haul(), needs::root());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script("chmod 777 .; mkdir s t; echo x >s/f; echo old >t/f; chmod 0 s/f; chown -R 65534 s t; touch -d @1 s t")
+        .unwrap();
+    let run = TestRun::new(ours.path()).args(["sync", "-i", "s", "t"]).env("LC_ALL", "C").as_nobody();
+    let outcome = run.in_folder(sandbox.path()).finish().unwrap();
+    let wanted = "haul sync: cannot open 's/f' for reading: Permission denied\n";
+    assert_eq!((outcome.printed().as_str(), outcome.errors().as_str()), ("", wanted));
+}

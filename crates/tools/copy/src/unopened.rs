@@ -9,8 +9,8 @@ use super::options::Update;
 use super::place::{self, Foreseen};
 use super::regular;
 
-/// Called when a source can't be opened. GNU opens it only after checking the target and printing
-/// the `--verbose` line.
+/// Called when a source can't be opened. GNU cp opens it only after checking the target and
+/// printing the `--verbose` line; rsync prints no line.
 pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
     let refusal = match copy.stat_source() {
         Ok(stat) => match leave_unopened(copy, &stat) {
@@ -27,7 +27,9 @@ pub(super) fn not_opened(copy: EntryCopy<'_>) -> Reported {
             Reported::Yes
         }
         None => {
-            copy.print_copied();
+            if !copy.options.existing.update.syncs() {
+                copy.print_copied();
+            }
             Reported::No
         }
     }
