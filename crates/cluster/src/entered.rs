@@ -9,7 +9,8 @@
 //!
 //! The walking process still owns the tree, so it finishes directories, last. Difficult
 //! directories are bounced before anything is created or changed: one on another device, one whose
-//! listing is too large for the message that reports the work item, or one that the tool hands back.
+//! listing is too large for the message that reports the work item, or one that the tool hands
+//! back.
 
 use haul_flow::plan::WINDOW_ENTRIES;
 use haul_flow::{Context, Enter, Entry, OpenDir, OpenSubdir, continue_dir};

@@ -92,8 +92,9 @@ pub(crate) struct Tokens<'a, T> {
 
 impl<'a, T: Distributed> Tokens<'a, T> {
     /// Creates a token in each place. A failure is not reported here: creating the copies will fail
-    /// too. In the first attempt, passes the tool the time in each place. Removes tokens left by earlier runs with the same journal, which are finished because
-    /// this run holds the journal's lock.
+    /// too. In the first attempt, passes the tool the time in each place. Removes tokens left by
+    /// earlier runs with the same journal, which are finished because this run holds the journal's
+    /// lock.
     pub(crate) fn leave(
         spec: &'a JobSpec<'a, T>,
         live: &'a LiveTokens,

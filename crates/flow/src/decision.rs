@@ -214,7 +214,8 @@ pub enum Enter<D> {
     Bare(D),
     /// Skip it. If that is an error, the tool has reported it.
     Done,
-    /// Nothing yet: the tool has handed it back ([`Context::hand_back`](crate::Context::hand_back)).
+    /// Nothing yet: the tool has handed it back
+    /// ([`Context::hand_back`](crate::Context::hand_back)).
     Deferred,
 }
 

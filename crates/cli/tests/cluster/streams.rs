@@ -80,8 +80,8 @@ const STREAMS: &[&str] = &[
     "$HAUL cp -r --exclude-from=/dev/stdin \"$@\" t n <list; ls n",
 ];
 
-/// Lines wait for their reader, as for a user of `less`, longer than a silent process is waited for.
-/// Many, so that they fill each buffer on the way.
+/// Lines wait for their reader, as for a user of `less`, for longer than `HAUL_SILENCE`. There are
+/// so many that they fill each buffer on the way.
 #[test]
 fn ranks_live_on_while_nobody_reads_the_lines() {
     require!(program!().needs_haul());

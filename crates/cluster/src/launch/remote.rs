@@ -7,8 +7,9 @@
 //! ```
 //!
 //! It extends the local driver in two ways: a job that may travel goes over the link instead of
-//! into a queue, and two threads receive and take the reports. Every row of the table holds a feed of the
-//! local driver, so the run ends when the workers have nothing to do and nothing is in flight.
+//! into a queue, and two threads receive and take the reports. Every row of the table holds a feed
+//! of the local driver, so the run ends when the workers have nothing to do and nothing is in
+//! flight.
 //!
 //! Bound: a worker that would exceed [`outstanding_max`] waits. The taker makes room by itself,
 //! without the workers, so the wait ends as long as the ranks work or are given up.

@@ -558,7 +558,8 @@ pub(super) fn end(copy: EntryCopy<'_>, own: &CopiedFile, moved: bool) {
     own.source.iter().for_each(|file| overwritten::end_reading(copy, *file));
 }
 
-/// Removes a file with partial content, if it is new: under its own name it would pass for the whole.
+/// Removes a file with partial content, if it is new: under its own name it would pass for the
+/// whole.
 pub(super) fn remove_part(copy: EntryCopy<'_>, is_new: bool) {
     // Elsewhere the name may be another user's by now.
     if !is_new || copy.entry.node.own.is_shared || copy.options.atomic == Atomic::Never {
