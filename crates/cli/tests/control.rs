@@ -108,10 +108,11 @@ impl Scene {
     }
 }
 
-/// Returns true if a process has a file open.
-fn has_open(process: u32, path: &Path) -> bool {
+/// Returns true if a process has a file open below a directory, which may have no name yet.
+fn has_open_below(process: u32, directory: &Path) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
-    descriptors.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|leads_to| leads_to == path))
+    let is_below = |path: PathBuf| path != directory && path.starts_with(directory);
+    descriptors.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(is_below))
 }
 
 /// Runs `test` if the program is haul and not GNU's.
@@ -436,8 +437,8 @@ fn a_file_that_appears_during_its_copy_stays_if_the_options_say_so() {
         let run = TestRun::new(scene.ours.path()).in_folder(scene.sandbox.path());
         let run = run.args(["sync", options, "--bwlimit=1", "--control=socket", "s", "t"]);
         let running = run.start().unwrap();
-        let source = fs::canonicalize(scene.sandbox.join("s/f")).unwrap();
-        assert!(wait::until(SOON, || has_open(running.process(), &source)));
+        let target = fs::canonicalize(scene.sandbox.path()).unwrap().join("t");
+        assert!(wait::until(SOON, || has_open_below(running.process(), &target)));
         fs::write(scene.sandbox.join("t/f"), "mine").unwrap();
         scene.order("bwlimit none");
         let outcome = running.finish().unwrap();
@@ -445,4 +446,23 @@ fn a_file_that_appears_during_its_copy_stays_if_the_options_say_so() {
         let wanted = "haul sync: cannot create regular file 't/f': File exists\n";
         assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(1), wanted), "{options}");
     }
+}
+
+/// A limit of deletions holds for what was counted, and nothing else is deleted.
+#[test]
+fn what_comes_into_a_directory_after_it_was_counted_is_not_deleted() {
+    let scene = scene!();
+    scene.sandbox.script("rm s/[0-9]*; mkdir -p t/d/e t/other; touch t/d/old t/d/e/old t/other/old").unwrap();
+    let run = TestRun::new(scene.ours.path()).in_folder(scene.sandbox.path());
+    let run = run.args(["sync", "--delete", "--max-delete=7", "--bwlimit=1", "--control=socket", "s", "t"]);
+    let running = run.start().unwrap();
+    let target = fs::canonicalize(scene.sandbox.path()).unwrap().join("t");
+    assert!(wait::until(SOON, || has_open_below(running.process(), &target)));
+    scene.sandbox.script("for n in $(seq 100); do echo mine >t/d/e/$n; done").unwrap();
+    scene.order("bwlimit none");
+    let outcome = running.finish().unwrap();
+    let wanted = "haul sync: not removing 't/d/e', as it was changed meanwhile\n";
+    assert_eq!((outcome.status(), outcome.errors().as_str()), (Some(1), wanted));
+    assert_eq!(fs::read_dir(scene.sandbox.join("t/d/e")).unwrap().count(), 101);
+    assert!(!scene.sandbox.join("t/d/old").exists() && !scene.sandbox.join("t/other").exists());
 }

@@ -2,12 +2,13 @@
 //!
 //! Every directory is opened below its parent's descriptor, and no link is followed. An entry must
 //! be what the survey found, and the source must still not have it. Below it, only directories are
-//! entered that were there when the entries were counted. So a directory that has taken the place
-//! of another is left alone with all that is in it.
+//! entered that were there when the entries were counted, and have got no others since. So a
+//! directory that has taken the place of another, or that somebody uses, is left alone with all
+//! that is in it.
 //!
 //! With ranks, these remove the files (`distributed.rs`).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use haul_flow::{
     Scope, Selector, Start, Tool, lock, path_below,
 };
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Stat, Times, change_mode, change_times,
+    EntryType, Errno, Error, Fd, FileType, Identity, Mode, Stat, Times, Timestamp, change_mode, change_times,
     is_mount_root, remove, remove_directory, stat, stat_at, stat_path,
 };
 
@@ -88,8 +89,8 @@ pub struct Deleter {
     room: Option<Room>,
     /// Held while a read-only directory is made writable.
     writable: Mutex<()>,
-    /// The directories that were counted.
-    known: Mutex<HashSet<Identity>>,
+    /// When each directory that was counted had last got other entries.
+    known: Mutex<HashMap<Identity, Timestamp>>,
     counted: AtomicU64,
 }
 
@@ -333,14 +334,21 @@ impl Deleter {
                 false => Err(Problem::new(DeleteKind::MountPoint).naming(entry.path())),
             },
             Stage::Count => {
-                lock(&self.known).insert(identity);
+                lock(&self.known).insert(identity, opened.stat.modified);
                 self.counted.fetch_add(1, Ordering::Relaxed);
                 Ok(true)
             }
-            Stage::Delete if !lock(&self.known).contains(&identity) => {
-                Err(Problem::new(DeleteKind::Replaced).naming(entry.path()))
+            Stage::Delete => {
+                let problem = |kind| Err(Problem::new(kind).naming(entry.path()));
+                match lock(&self.known).get(&identity) {
+                    None => return problem(DeleteKind::Replaced),
+                    Some(modified) if *modified != opened.stat.modified => {
+                        return problem(DeleteKind::Changed);
+                    }
+                    Some(_) => {}
+                }
+                Ok(!entry.is_operand() || self.is_extra(cx, entry, opened.stat)?)
             }
-            Stage::Delete => Ok(!entry.is_operand() || self.is_extra(cx, entry, opened.stat)?),
         }
     }
 }
