@@ -50,6 +50,11 @@ pub(super) fn without_repetitions(
                 }
                 assignment.lineage = Some(Lineage { own: None, above: vec![above] });
                 assignment.file = Some(stat.identity);
+                assignment.is_written = match stat.kind {
+                    FileType::Regular => true,
+                    FileType::Symlink => false,
+                    _ => options.reads_special(),
+                };
             }
             Err(_) => assignment.is_missing = true,
         }
@@ -289,9 +294,9 @@ impl TouchedFiles {
 /// What is at the path of a copy before it is made.
 #[derive(Default)]
 struct Standing {
-    /// The entry, and what it leads to if it is a symbolic link; no directories.
+    /// The entry, and what is written to if it is a symbolic link; no directories.
     files: Vec<Identity>,
-    /// True if it is a symbolic link that leads nowhere.
+    /// True if it is a symbolic link through which a file would be created.
     dangles: bool,
     /// The directory that it is in.
     place: Option<Identity>,
@@ -329,7 +334,7 @@ impl TargetDirectories<'_> {
             return Some(Standing { place, ..Standing::default() });
         };
         let target = match entry.kind {
-            FileType::Symlink => stat_followed(&*directory, name).ok(),
+            FileType::Symlink if assignment.is_written => stat_followed(&*directory, name).ok(),
             _ => Some(entry),
         };
         let found = [Some(entry), target].into_iter().flatten();

@@ -31,6 +31,9 @@ pub(super) struct Assignment {
     pub(super) lineage: Option<Lineage>,
     /// The source's identity; known only if it is a non-directory among several sources.
     pub(super) file: Option<Identity>,
+    /// True if the copy is written into an existing target, also through a symbolic link, and
+    /// doesn't take its place; known only among several sources.
+    pub(super) is_written: bool,
     /// True if the source can't be looked at; known only among several sources.
     pub(super) is_missing: bool,
 }
@@ -58,6 +61,7 @@ impl Assignment {
             shown,
             lineage: None,
             file: None,
+            is_written: false,
             is_missing: false,
         }
     }
@@ -219,6 +223,7 @@ fn to_name(
         shown,
         lineage: None,
         file: None,
+        is_written: false,
         is_missing: false,
     }])
 }
