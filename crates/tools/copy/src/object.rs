@@ -31,7 +31,7 @@ pub(super) fn has_access_lists(file: FileRef<'_>) -> bool {
 /// leaves alone.
 ///
 /// # Errors
-/// That of the first attempt, if the owner lacks no permission, or can't get it.
+/// The error of the first attempt, or of setting the mode again.
 pub(super) fn change_xattr(
     file: FileRef<'_>,
     change: impl Fn(FileRef<'_>) -> Result<(), Error>,
