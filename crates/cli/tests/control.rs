@@ -428,7 +428,7 @@ fn other_users_are_refused() {
     scene.assert_copied(&running.finish().unwrap());
 }
 
-/// What must not be replaced must not be replaced either if it came while its source was read.
+/// Where existing files stay, so does one that appears while its source is read.
 #[test]
 fn a_file_that_appears_during_its_copy_stays_if_the_options_say_so() {
     for options in ["--ignore-existing", "-u"] {

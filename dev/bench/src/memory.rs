@@ -30,7 +30,7 @@ pub(crate) fn touch_free(content_bytes: u64) {
     touch(wanted.min(free_bytes(&meminfo) / 10 * 9) as usize);
 }
 
-/// Returns the memory that nothing uses, the page cache included, or 0 if unknown.
+/// Returns the memory that nothing uses, not even the page cache, or 0 if unknown.
 fn free_bytes(meminfo: &str) -> u64 {
     let kilobytes = meminfo.lines().find_map(|line| line.strip_prefix("MemFree:"));
     let kilobytes = kilobytes.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());

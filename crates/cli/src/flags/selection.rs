@@ -124,7 +124,7 @@ impl SharedArguments {
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = std::str::from_utf8(line)
                 .map_err(|_| sentence(&path, &format!("line {} is not UTF-8", index + 1)))?;
-            // As in git, a tab is a name.
+            // As in git, only spaces are trimmed: a tab is a name.
             if !line.trim_end_matches([' ', '\r']).is_empty() && !line.starts_with('#') {
                 rules.push(line.to_owned());
             }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! worker:   share(files) ─► table, link ─► ranks
-//! receiver: link ─► heartbeats: answers;  reports ─► taker
-//! taker:    reports ─► the user;  table row ─► Job::Visit ─► worker: complete
+//! receiver: link ─► heartbeats: answers;  reports ─► handler
+//! handler:  reports ─► the user;  table row ─► Job::Visit ─► worker: complete
 //! ```
 //!
 //! It extends the local driver in two ways: a job that may travel goes over the link instead of
-//! into a queue, and two threads receive and take the reports. Every row of the table holds a feed
-//! of the local driver, so the run ends when the workers have nothing to do and nothing is in
+//! into a queue, and two threads receive and handle the reports. Every row of the table holds a
+//! feed of the local driver, so the run ends when the workers have nothing to do and nothing is in
 //! flight.
 //!
-//! Bound: a worker that would exceed [`outstanding_max`] waits. The taker makes room by itself,
+//! Bound: a worker that would exceed [`outstanding_max`] waits. The handler makes room by itself,
 //! without the workers, so the wait ends as long as the ranks work or are given up.
 
 use std::collections::HashMap;
@@ -188,7 +188,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         table.insert(Sent { pending, item, entries, feed });
     }
 
-    /// Posts a work item to the link. If the link is broken, the taker sends everything in the
+    /// Posts a work item to the link. If the link is broken, the handler sends everything in the
     /// table again, so the caller must hold the table's lock.
     fn post(&self, pending: &PendingItem<T>, item: &ItemSpec, entries: usize) {
         let packed: PackedItem = pending.pack(self.spec.run.tool, item.clone());
@@ -208,10 +208,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.complete(feed, pending, item.claimed, ItemOutcome::default());
     }
 
-    /// Takes reports until the run ends or the job is lost for good.
-    fn take_reports(&self) {
+    /// Handles reports until the run ends or the job is lost for good.
+    fn handle_reports(&self) {
         let report = self.spec.run.report;
-        while let Some(why) = self.take_reports_of_attempt() {
+        while let Some(why) = self.handle_reports_of_attempt() {
             report.slow_ranks(Vec::new());
             if self.over.load(Ordering::Acquire) {
                 // Nothing is in flight any more; the loss is reported when the ranks are dismissed.
@@ -230,8 +230,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         report.slow_ranks(Vec::new());
     }
 
-    /// Takes reports until the run ends, or the attempt is lost. Returns why it is lost.
-    fn take_reports_of_attempt(&self) -> Option<JobError> {
+    /// Handles reports until the run ends, or the attempt is lost. Returns why it is lost.
+    fn handle_reports_of_attempt(&self) -> Option<JobError> {
         let (sender, receiver) = channel();
         std::thread::scope(|threads| {
             threads.spawn(|| self.receive(sender));
@@ -249,10 +249,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         })
     }
 
-    /// Receives messages for [`Self::take_reports`] until the run ends or the attempt is lost.
-    /// Heartbeats must be answered at any time, but whoever takes a report may have to wait: for
-    /// the reader of its lines, such as `less`.
-    fn receive(&self, taker: Sender<Received>) {
+    /// Receives messages for [`Self::handle_reports`] until the run ends or the attempt is lost.
+    /// Heartbeats must be answered at any time, but handling a report may block: nobody may be
+    /// reading its lines, as in `less`.
+    fn receive(&self, handler: Sender<Received>) {
         let mut patience = RECEIVE_PAUSES.0;
         while !self.over.load(Ordering::Acquire) {
             let received = self.group.receive(patience);
@@ -260,8 +260,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             patience = if let Received::Nothing = received {
                 (patience * 2).min(RECEIVE_PAUSES.1)
             } else {
-                // The other thread takes until this one ends.
-                taker.send(received).unwrap_or_default();
+                // The other end is closed only after a loss, which is the last message.
+                handler.send(received).unwrap_or_default();
                 RECEIVE_PAUSES.0
             };
             if is_lost {
@@ -412,10 +412,10 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.room.notify_all();
     }
 
-    /// Runs the tool over the operands, with a second thread that takes reports.
+    /// Runs the tool over the operands, with a second thread that handles reports.
     pub(crate) fn run(&self, operands: Vec<Operand<T::Directory>>) -> Status {
         std::thread::scope(|threads| {
-            threads.spawn(|| self.take_reports());
+            threads.spawn(|| self.handle_reports());
             let status = haul_flow::run(&self.spec.run, self, operands);
             self.over.store(true, Ordering::Release);
             status

@@ -2,8 +2,8 @@
 //!
 //! Every directory is opened below its parent's descriptor, and no link is followed. An entry must
 //! be what the survey found, and the source must still not have it. Below it, only directories are
-//! entered that were there when the entries were counted, and have got no others since. So a
-//! directory that has taken the place of another, or that somebody uses, is left alone with all
+//! entered that were there when the entries were counted, and whose entries are still the same. So
+//! a directory that has taken the place of another, or that somebody uses, is left alone with all
 //! that is in it.
 //!
 //! With ranks, these remove the files (`distributed.rs`).
@@ -89,7 +89,7 @@ pub struct Deleter {
     room: Option<Room>,
     /// Held while a read-only directory is made writable.
     writable: Mutex<()>,
-    /// When each directory that was counted had last got other entries.
+    /// The directories that were counted, each with its last modification then.
     known: Mutex<HashMap<Identity, Timestamp>>,
     counted: AtomicU64,
 }

@@ -13,7 +13,7 @@ haul_flow::kinds! {
         CannotStat = "cannot stat {}",
         CannotRemove = "cannot remove {}",
         Replaced = "not removing {}, as it was replaced meanwhile",
-        /// A directory got other entries after they were counted.
+        /// Entries came into a directory, or left it, after they were counted.
         Changed = "not removing {}, as it was changed meanwhile",
         /// A directory that only the target has is on another file system, or something is mounted
         /// there.
