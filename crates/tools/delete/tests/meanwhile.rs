@@ -57,7 +57,8 @@ const SCENE: &str = "
     mkdir -p s/both/deep t/both/deep t/extra/sub/deep outside/sub/deep outside/deep
     for d in t/both t/both/deep t/extra t/extra/sub t/extra/sub/deep; do echo 1 >$d/one; echo 2 >$d/two; done
     for d in outside outside/sub outside/sub/deep outside/deep; do for f in one two precious; do echo $f >$d/$f; done; done
-    for n in 1 2 3 4 5 6; do echo $n >s/$n; done";
+    for n in 1 2 3 4 5 6; do echo $n >s/$n; done
+    find . -type d -exec touch -d 2020-01-01 {} +";
 
 /// Deletes, with a script in the place of the copy. Returns the status and what was reported.
 fn delete(folder: &Path, script: &str) -> (Status, Reports) {
@@ -88,15 +89,24 @@ fn whatever_happens_meanwhile_nothing_outside_is_touched() {
     // The change, the remaining entries of the target, and the reports.
     let swap = |one: &str, other: &str| format!("mv {one} saved; mv {other} {one}; mv saved {other}");
     let link = |at: &str| format!("mv {at} moved; ln -s $PWD/outside {at}");
+    // What shows that a directory got other entries is the time of its last change.
+    let hide = |change: String, at: &str| format!("{change}; touch -d 2020-01-01 {at}");
     let cases: &[(String, &[&str], &[DeleteKind])] = &[
         (String::new(), &[], &[]),
         // A directory that only the target has becomes another one, or a link.
         (swap("t/extra", "outside"), &["t/extra"], &[DeleteKind::Replaced]),
-        (swap("t/extra/sub", "outside"), &["t/extra/sub"], &[DeleteKind::Replaced]),
-        (swap("t/extra/sub/deep", "outside"), &["t/extra/sub/deep"], &[DeleteKind::Replaced]),
+        (swap("t/extra/sub", "outside"), &["t/extra/sub", "t/extra/one"], &[DeleteKind::Changed]),
+        (swap("t/extra/sub/deep", "outside"), &["t/extra/sub/deep"], &[DeleteKind::Changed]),
+        (hide(swap("t/extra/sub", "outside"), "t/extra"), &["t/extra/sub"], &[DeleteKind::Replaced]),
+        (
+            hide(swap("t/extra/sub/deep", "outside"), "t/extra/sub"),
+            &["t/extra/sub/deep"],
+            &[DeleteKind::Replaced],
+        ),
         (link("t/extra"), &["t/extra"], &[DeleteKind::Replaced]),
         // Links below it are removed, as any entry is.
-        (link("t/extra/sub"), &[], &[]),
+        (hide(link("t/extra/sub"), "t/extra"), &[], &[]),
+        (link("t/extra/sub"), &["t/extra/sub"], &[DeleteKind::Changed]),
         // A directory that both have does.
         (swap("t/both", "outside"), &["t/both/one"], &[DeleteKind::CannotRemove]),
         (swap("t/both/deep", "outside"), &["t/both/deep/one"], &[DeleteKind::CannotRemove]),
@@ -122,8 +132,8 @@ fn whatever_happens_meanwhile_nothing_outside_is_touched() {
         ("rm -r t/extra t/both/one".to_owned(), &[], &[]),
         (
             "mkdir t/extra/new; touch t/extra/new/x t/both/new".to_owned(),
-            &["t/extra/new/x", "t/both/new"],
-            &[DeleteKind::Replaced],
+            &["t/extra/new/x", "t/extra/one", "t/both/new"],
+            &[DeleteKind::Changed],
         ),
     ];
     for (script, stay, reported) in cases {
