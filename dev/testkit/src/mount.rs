@@ -69,6 +69,15 @@ impl Mount {
         // Without writing the log back. ext4 takes the same ioctl.
         run(Command::new(tool(POWER_TOOL)).args(["-x", "-c", "shutdown"]).arg(&self.point))?;
         run(Command::new(tool("umount")).arg(&self.point))?;
+        // A copy of the mount in another mount namespace keeps the file system, and xfs isn't
+        // mounted twice.
+        let is_attached = || {
+            let devices = run(Command::new(tool("losetup")).arg("--associated").arg(self.image_path()));
+            devices.map_or(true, |devices| !devices.trim().is_empty())
+        };
+        if !wait::until(wait::AFTERMATH_MAX, || !is_attached()) {
+            return Err(io::Error::other(format!("{} is still mounted somewhere", self.point.display())));
+        }
         self.attach()
     }
 
