@@ -31,6 +31,10 @@ use crate::programs;
 /// Maximum wait until nobody uses a device that is to be formatted.
 const UNUSED_WITHIN: Duration = Duration::from_secs(60);
 
+/// Maximum wait for the last use of a file system. After a process with a ring has exited, a kernel
+/// thread closes what the ring still holds.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FileSystem {
@@ -169,7 +173,13 @@ impl Image {
     /// Unmounts the file system, if mounted, which drops its cached pages, inodes and names.
     pub(crate) fn unmount(&mut self) -> Result<()> {
         if self.mounted {
-            programs::run("umount", &[self.mount_point.as_os_str()])?;
+            let begun = Instant::now();
+            while let Err(busy) = programs::run("umount", &[self.mount_point.as_os_str()]) {
+                if begun.elapsed() >= BUSY_MAX {
+                    return Err(busy);
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
             self.mounted = false;
         }
         Ok(())
