@@ -176,9 +176,10 @@ impl Growth {
         }
     }
 
-    /// Creates a governor that never changes the number of workers.
-    pub(crate) fn disabled() -> Self {
-        Self { next_look: Duration::MAX, ..Self::new(1, 1) }
+    /// Never asks for more workers than this from now on.
+    pub(crate) fn limit_to(&mut self, workers: usize) {
+        self.most = self.most.min(workers);
+        self.first = self.first.min(workers);
     }
 
     /// True if enough time has passed since the last observation for another one.
@@ -532,6 +533,17 @@ mod tests {
             assert!((most.min(6)..=most.min(10)).contains(&workers), "{workers} of {most} again");
             assert!(limit(&mut run, Some(millis(20)), Duration::from_micros(10), 60) >= first);
         }
+    }
+
+    #[test]
+    fn the_limit_holds_where_no_thread_can_be_started() {
+        let mut run = SimulatedRun::new(64);
+        run.workers = 3;
+        run.growth.limit_to(3);
+        let millis = Duration::from_millis;
+        assert_eq!(limit(&mut run, Some(millis(20)), millis(30), 60), 1);
+        assert_eq!(limit(&mut run, Some(millis(20)), millis(2), 60), 3);
+        assert_eq!(limit(&mut run, None, millis(2), 60), 3);
     }
 
     #[test]

@@ -21,8 +21,8 @@
 //! files is done before a thread has started. More are started if they wait (`growth.rs`). If that
 //! doesn't pay, the latest ones rest: they take no jobs, and others steal those in their queues
 //! (test: `jobs_of_workers_that_rest_are_done_by_others`). The same goes for those that would make
-//! metadata calls take too long. If the system refuses a thread, the
-//! existing workers do everything (test: `without_threads_the_first_worker_does_everything`).
+//! metadata calls take too long. If the system refuses a thread, no more are started (test:
+//! `without_threads_the_first_worker_does_everything`).
 //!
 //! The counters are sequentially consistent, so at least one of a sharer and a sleeper sees the
 //! other. Only running workers share jobs, so once all sleep and nothing is queued, nothing ever
@@ -101,7 +101,7 @@ pub struct Local<J> {
     /// Number of workers that may wait for another program, some of them for ever.
     blocked: AtomicUsize,
     /// Raises `limit` if the workers wait, and lets workers rest.
-    growth: Mutex<Option<Growth>>,
+    growth: Mutex<Growth>,
     /// Limits of the run, one of which is on the latency.
     limits: Option<Limits>,
     /// Start workers only when there is work for them.
@@ -137,7 +137,7 @@ impl<J: JobWeight + Send> Local<J> {
             limit: AtomicUsize::new(workers.max(1)),
             first: workers,
             blocked: AtomicUsize::new(0),
-            growth: Mutex::default(),
+            growth: Mutex::new(Growth::new(workers, most.max(1))),
             limits: None,
             starts_late: AtomicBool::new(false),
             began: Instant::now(),
@@ -268,7 +268,6 @@ impl<J: JobWeight + Send> Local<J> {
         }
         let Ok(mut growth) = self.growth.try_lock() else { return };
         let elapsed = self.began.elapsed();
-        let growth = growth.get_or_insert_with(|| Growth::new(self.first, self.workers()));
         if growth.is_due(elapsed) {
             let steps = self.queues.iter().filter_map(|queues| queues.get());
             let steps = steps.map(|queues| queues.steps.load(Ordering::Relaxed)).sum();
@@ -402,15 +401,14 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
     }
 
     fn not_started(&self) {
-        let mut growth = lock(&self.growth);
-        *growth = Some(Growth::disabled());
+        lock(&self.growth).limit_to(self.present.load(Ordering::Relaxed) - 1);
         self.limit.store(0, Ordering::Relaxed);
         self.present.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn take_remark(&self) -> Option<String> {
         self.limits.as_ref().and_then(Limits::latency_max)?;
-        self.growth.try_lock().ok()?.as_mut()?.take_remark()
+        self.growth.try_lock().ok()?.take_remark()
     }
 
     fn has_idle_worker(&self) -> bool {
