@@ -16,8 +16,9 @@ const PIPE_BYTES_MIN: usize = 64 << 10;
 /// buffer (docs/measurements/choices.md).
 pub(super) const SMALL_BYTES: u64 = 64 << 10;
 
-/// Sizes of the buffers of small files, in bytes. Most files fit into the first.
-const SMALL_BUFFERS: [usize; 2] = [16 << 10, SMALL_BYTES as usize];
+/// Sizes of the buffers of small files, in bytes. Most files fit into the first. Each has a page
+/// more than the largest file in it: a read of one byte more than the file has meets its end.
+const SMALL_BUFFERS: [usize; 2] = [(16 << 10) + Buffer::ALIGNMENT, SMALL_BYTES as usize + Buffer::ALIGNMENT];
 
 /// Maximum unused buffers of a whole block that a worker keeps, unless they are registered, or each
 /// file uses several. In a directory of larger files all that are in flight may need one; later
@@ -261,13 +262,13 @@ mod tests {
     #[test]
     fn small_files_have_small_buffers_unless_they_are_registered() {
         let mut io = io();
-        let capacities = [1, 16_384, 16_385, 65_536, 65_537].map(|bytes| {
+        let capacities = [1, 16_385, 20_481, 65_537, 69_633].map(|bytes| {
             let buffer = io.take_buffer(bytes);
             let capacity = buffer.capacity();
             io.return_buffer(buffer);
             capacity
         });
-        assert_eq!(capacities[..4], [16_384, 16_384, 65_536, 65_536]);
+        assert_eq!(capacities[..4], [20_480, 20_480, 69_632, 69_632]);
         assert!(capacities[4] >= io.settings.block_bytes);
         // The second one of each size used the first one's.
         assert_eq!(io.small_buffers.each_ref().map(Vec::len), [1, 1]);
