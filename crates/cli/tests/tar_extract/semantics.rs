@@ -479,6 +479,20 @@ fn a_file_that_a_truncated_archive_ends_in_gets_no_attributes_and_is_not_done() 
 }
 
 #[test]
+fn what_there_is_of_a_truncated_archive_goes_to_standard_output() {
+    require!(needs::tool("tar"));
+    let content: Vec<u8> = (0..1 << 20).map(|at| (at / 512) as u8).collect();
+    let archive = a().file("cut", &content).end();
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("archive"), &archive[..512 * 1201]).unwrap();
+    let words = ["-xOf", "archive"];
+    let theirs = Command::new("tar").args(words).current_dir(sandbox.path()).output().unwrap();
+    let ours = haul().arg("tar").args(words).in_folder(sandbox.path()).finish().unwrap();
+    assert_eq!((ours.status(), theirs.status.code()), (Some(2), Some(2)));
+    assert!(ours.stdout.len() >= theirs.stdout.len() && content.starts_with(&ours.stdout));
+}
+
+#[test]
 fn names_without_recursion_select_no_members_below_them() {
     require!(needs::tool("tar"));
     let sandbox = Sandbox::in_memory().unwrap();

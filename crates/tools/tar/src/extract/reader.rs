@@ -456,13 +456,14 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
 fn put_out(members: &mut Members, member: &Member, report: &dyn Reporter) -> Result<(), input::ReadFailure> {
     let copy = |members: &mut Members, mut length: u64| {
         while length > 0 && !report.has_lost_output() {
-            let mut bytes = Vec::new();
-            members.content(PIECE_BYTES.min(usize::try_from(length).unwrap_or(PIECE_BYTES)), &mut bytes)?;
-            if bytes.is_empty() {
+            let (chunk, outcome) = members.chunk(usize::try_from(length).unwrap_or(PIECE_BYTES));
+            // Also what precedes damage: it may be all that is left of the file.
+            report.output(Standard::Output, &chunk);
+            outcome?;
+            if chunk.is_empty() {
                 return Err(input::ReadFailure::Ended);
             }
-            length -= bytes.len() as u64;
-            report.output(Standard::Output, &bytes);
+            length -= chunk.len() as u64;
         }
         Ok(())
     };
