@@ -97,6 +97,25 @@ fn names_that_only_the_target_shares_are_parted_before_attributes_are_set() {
 }
 
 #[test]
+fn what_is_only_replaced_for_its_other_names_has_no_other_content() {
+    let ours = program!();
+    require!(ours.needs_haul());
+    let sandbox = Sandbox::in_memory().unwrap();
+    sandbox
+        .script(
+            "mkdir s; echo x >s/f; ln -s f s/l; mkfifo s/p; touch -h -d @5 s/*; cp -a s t
+            ln t/f f; ln -P t/l l; ln t/p p; chmod 600 s/f s/p; touch -h -d @7 s/l",
+        )
+        .unwrap();
+    for options in ["-n -i -c s t", "-i -c s t"] {
+        let printed = succeed(&ours, sandbox.path(), options);
+        let mut lines: Vec<_> = printed.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, [">f...p..... f", "cL..t...... l -> f", "cS...p..... p"], "{options}");
+    }
+}
+
+#[test]
 fn attributes_that_the_target_cannot_store_are_reported_once_and_are_no_difference() {
     let ours = program!();
     require!(ours.needs_haul(), needs::root(), needs::tool("setfattr"));

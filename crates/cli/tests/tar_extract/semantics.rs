@@ -448,6 +448,50 @@ fn what_is_intact_of_a_truncated_archive_is_extracted() {
     assert_eq!(fs::read(sandbox.join("two")).unwrap(), [2; 1000]);
 }
 
+/// Sizes of members that are read with their headers, by whoever makes them, and in parts.
+const CUT_SIZES: [usize; 3] = [3000, 200_000, 6 << 20];
+
+#[test]
+fn a_file_that_a_truncated_archive_ends_in_gets_no_attributes_and_is_not_done() {
+    for bytes in CUT_SIZES {
+        let content: Vec<u8> = (0..bytes).map(|at| (at / 512) as u8).collect();
+        let header = Header::new("cut", b'0', bytes as u64).mode(b"0004755");
+        let archive = a().file("whole", b"whole").member(header, &content).end();
+        let end = 3 * 512 + bytes / 3;
+        let sandbox = Sandbox::in_memory().unwrap();
+        fs::write(sandbox.join("archive"), &archive[..end]).unwrap();
+        for from in ["archive", "-"] {
+            sandbox.script("rm -rf out; mkdir out").unwrap();
+            let run = haul().args(["tar", "-x", "--events=events", "-C", "out", "-f", from]);
+            let outcome = run.input(&archive[..end]).in_folder(sandbox.path()).finish().unwrap();
+            assert_eq!(outcome.status(), Some(2), "{bytes} {from}: {}", outcome.errors());
+            let cut = fs::metadata(sandbox.join("out/cut")).unwrap();
+            assert_eq!(fs::read(sandbox.join("out/cut")).unwrap(), content[..bytes / 3], "{bytes} {from}");
+            assert_eq!(cut.mode() & 0o7077, 0, "{bytes} {from}");
+            let whole = fs::metadata(sandbox.join("out/whole")).unwrap();
+            assert!(cut.mtime() > whole.mtime(), "{bytes} {from}");
+            let events = fs::read_to_string(sandbox.join("events")).unwrap();
+            let of_cut = events.lines().filter(|line| line.contains(r#""path":"cut""#));
+            let of_cut: Vec<_> = of_cut.map(|line| line.contains(r#""event":"error""#)).collect();
+            assert_eq!(of_cut, [true], "{bytes} {from}: {events}");
+        }
+    }
+}
+
+#[test]
+fn what_there_is_of_a_truncated_archive_goes_to_standard_output() {
+    require!(needs::tool("tar"));
+    let content: Vec<u8> = (0..1 << 20).map(|at| (at / 512) as u8).collect();
+    let archive = a().file("cut", &content).end();
+    let sandbox = Sandbox::in_memory().unwrap();
+    fs::write(sandbox.join("archive"), &archive[..512 * 1201]).unwrap();
+    let words = ["-xOf", "archive"];
+    let theirs = Command::new("tar").args(words).current_dir(sandbox.path()).output().unwrap();
+    let ours = haul().arg("tar").args(words).in_folder(sandbox.path()).finish().unwrap();
+    assert_eq!((ours.status(), theirs.status.code()), (Some(2), Some(2)));
+    assert!(ours.stdout.len() >= theirs.stdout.len() && content.starts_with(&ours.stdout));
+}
+
 #[test]
 fn names_without_recursion_select_no_members_below_them() {
     require!(needs::tool("tar"));

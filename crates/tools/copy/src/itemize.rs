@@ -9,8 +9,10 @@
 //! Most lines are printed while the old entry still has the name. Only its extended attributes are
 //! looked up here; its `stat` comes from whoever decided about it.
 
+use std::sync::Arc;
+
 use haul_flow::{OutputLine, path_below};
-use haul_sys::{FileType, Stat, read_link};
+use haul_sys::{Fd, FileType, Stat, read_link};
 
 use super::CopyKind;
 use super::entry_copy::EntryCopy;
@@ -77,12 +79,24 @@ fn letters(copy: EntryCopy<'_>, change: ItemizedChange<'_>, source: &Stat) -> [u
     };
     let mut differences = mend::all_differences(copy, source, before);
     if matches!(change, ItemizedChange::Copied(_)) {
-        let by_content =
-            matches!(copy.options.existing.update, Update::Different(difference) if difference.by_content);
-        differences.content = source.kind != FileType::Regular || by_content;
+        differences.content = has_other_content(copy, source, before);
         differences.gets_new_time = !copy.options.preserves(Preserve::TIMESTAMPS);
     }
     line(done, source.kind, differences)
+}
+
+/// True unless the old entry has the content of its source, and is only replaced because it shares
+/// its attributes with other names. The content of a regular file counts with `--checksum`.
+fn has_other_content(copy: EntryCopy<'_>, source: &Stat, before: &Stat) -> bool {
+    let by_content =
+        matches!(copy.options.existing.update, Update::Different(difference) if difference.by_content);
+    let is_same = |directory: Arc<Fd>| match source.kind {
+        FileType::Regular => source.size == before.size && mend::has_same_content(copy, &directory),
+        FileType::Symlink => mend::leads_to_the_same(copy, &directory),
+        _ => source.device_number == before.device_number,
+    };
+    (source.kind != FileType::Regular || by_content)
+        && !(before.links > 1 && copy.open_directory().is_ok_and(is_same))
 }
 
 fn line(done: u8, kind: FileType, differences: Differences) -> [u8; 11] {

@@ -70,5 +70,6 @@ fn listed(entry: &TarEntry, name: Vec<u8>, options: &Options, owners: &OwnerName
         extras: None,
         content_at: 0,
         refused: false,
+        is_cut: false,
     }
 }

@@ -198,31 +198,31 @@ impl Extractor {
         let outcome = sized
             .map_err(content::ContentFailure::Write)
             .and_then(|()| content::put(&file.fd, stored, 0, map.as_ref()));
-        self.end_file(cx, file, wanted, path, outcome, member.size);
+        self.end_file(cx, file, (member, wanted, path), outcome);
         MemberOutcome::Over
     }
 
-    /// Sets the attributes of a file after its content, and closes it.
+    /// Sets the attributes of a file after its content, and closes it. An incomplete one gets none:
+    /// with its time, or as a set-user-ID program, it would pass for the whole file.
     pub(super) fn end_file(
         &self,
         cx: &Context<'_, Self>,
         file: NewFile,
-        wanted: &Wanted,
-        path: &[u8],
+        (member, wanted, path): (&Member, &Wanted, &[u8]),
         outcome: Result<(), content::ContentFailure>,
-        size: u64,
     ) {
         let errors_before = cx.errors();
-        if let Err(failure) = outcome {
-            cx.problem(self.content_problem(failure, path));
+        match outcome {
+            Err(failure) => cx.problem(self.content_problem(failure, path)),
+            Ok(()) if member.is_cut => {}
+            Ok(()) => self.give(cx, FileRef::Open(&file.fd), wanted, path, file.has_final_mode),
         }
-        self.give(cx, FileRef::Open(&file.fd), wanted, path, file.has_final_mode);
         if let Err(cause) = file.fd.close() {
             cx.problem(Problem::new(TarKind::CannotClose).naming(path).because(cause));
-        } else if cx.errors() == errors_before {
-            cx.count(Tally { bytes: size, ..Tally::default() });
+        } else if cx.errors() == errors_before && !member.is_cut {
+            cx.count(Tally { bytes: member.size, ..Tally::default() });
             cx.count_entry(EntryOutcome::File, |outcome| EntryReport {
-                bytes: Some(size),
+                bytes: Some(member.size),
                 ..EntryReport::new(outcome, path.to_vec())
             });
         }

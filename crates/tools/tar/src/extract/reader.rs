@@ -161,7 +161,10 @@ impl MemberReader {
             match self.reading(&item.member, goes_out) {
                 Reading::Here(length) => {
                     let (chunk, outcome) = self.members.chunk(length);
-                    outcome.unwrap_or_else(|failure| self.broken(cx, state, failure));
+                    if let Err(failure) = outcome {
+                        self.broken(cx, state, failure);
+                        cut(cx, &mut item);
+                    }
                     item.content = Some(chunk);
                 }
                 Reading::InParts => {
@@ -173,7 +176,11 @@ impl MemberReader {
                     continue;
                 }
                 // A shortfall at the end is reported when the reader gets there.
-                Reading::There(there) => item.member.stored = item.member.stored.min(there),
+                Reading::There(there) if there < item.member.stored => {
+                    item.member.stored = there;
+                    cut(cx, &mut item);
+                }
+                Reading::There(_) => {}
             }
             if !goes_out {
                 names.append(&mut item.names);
@@ -345,12 +352,16 @@ impl MemberReader {
                 let there = size.saturating_sub(at).min(left).min(RANGE_BYTES);
                 if there == 0 {
                     self.broken(cx, state, input::ReadFailure::Ended);
+                    cut(cx, &mut lock(&large.item));
                 }
                 (PartBytes::InArchive(at..at + there), there)
             }
             None => {
                 let (chunk, outcome) = self.members.chunk(BUFFER_BYTES);
-                outcome.unwrap_or_else(|failure| self.broken(cx, state, failure));
+                if let Err(failure) = outcome {
+                    self.broken(cx, state, failure);
+                    cut(cx, &mut lock(&large.item));
+                }
                 let length = chunk.len() as u64;
                 (PartBytes::Read(chunk), length)
             }
@@ -381,6 +392,12 @@ pub(super) fn root_is(
         }
         _ => cx.problem(Problem::new(TarKind::IsRoot).naming(item.path.as_slice())),
     }
+}
+
+/// Marks a member whose content ends too early, which was reported, or will be, without its name.
+fn cut(cx: &Context<'_, Extractor>, item: &mut ExtractItem) {
+    item.member.is_cut = true;
+    cx.report().record(Problem::new(TarKind::UnexpectedEnd).naming(item.path.as_slice()));
 }
 
 /// Leaves a member to its turn: every name on its path is in flight until then.
@@ -439,13 +456,14 @@ pub(super) fn to_standard_output(mut members: Members, options: &Options, report
 fn put_out(members: &mut Members, member: &Member, report: &dyn Reporter) -> Result<(), input::ReadFailure> {
     let copy = |members: &mut Members, mut length: u64| {
         while length > 0 && !report.has_lost_output() {
-            let mut bytes = Vec::new();
-            members.content(PIECE_BYTES.min(usize::try_from(length).unwrap_or(PIECE_BYTES)), &mut bytes)?;
-            if bytes.is_empty() {
+            let (chunk, outcome) = members.chunk(usize::try_from(length).unwrap_or(PIECE_BYTES));
+            // Also what precedes damage: it may be all that is left of the file.
+            report.output(Standard::Output, &chunk);
+            outcome?;
+            if chunk.is_empty() {
                 return Err(input::ReadFailure::Ended);
             }
-            length -= bytes.len() as u64;
-            report.output(Standard::Output, &bytes);
+            length -= chunk.len() as u64;
         }
         Ok(())
     };

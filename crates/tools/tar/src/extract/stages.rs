@@ -218,7 +218,7 @@ impl ExtractState {
         }
         let item = lock(&large.item);
         let outcome = failed.map_or(Ok(()), Err);
-        cx.tool().end_file(cx, file, &large.wanted, &item.path, outcome, item.member.size);
+        cx.tool().end_file(cx, file, (&item.member, &large.wanted, &item.path), outcome);
     }
 
     fn begin_in_turn(&self, cx: &Context<'_, Extractor>, large: &LargeMember) -> Option<Arc<NewFile>> {

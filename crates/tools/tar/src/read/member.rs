@@ -42,6 +42,8 @@ pub(crate) struct Member {
     pub(crate) content_at: u64,
     /// True if it is not extracted, because its name or the layout of its content is unknown.
     pub(crate) refused: bool,
+    /// True if the archive ends, or cannot be read further, before its content does.
+    pub(crate) is_cut: bool,
 }
 
 /// Attributes that few members have.
@@ -148,6 +150,7 @@ impl Member {
             extras: (extras != Extras::default()).then(|| Box::new(extras)),
             content_at: 0,
             refused: false,
+            is_cut: false,
             name,
         }
     }
