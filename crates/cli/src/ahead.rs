@@ -32,7 +32,7 @@ pub(crate) fn count(
     over: &AtomicBool,
 ) -> Option<(Whole, u64)> {
     let copy = Settings::resolve(&request.run.config);
-    let spent = copy.held + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
+    let spent = copy.cached_directories + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
     if spent + DESCRIPTORS > haul_sys::descriptor_limit() {
         return None;
     }

@@ -92,7 +92,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
         // There may be many more than a run begins with.
         let workers = self.feed.working();
-        self.feed.share(Job::Visit(Box::new(move |cx| {
+        self.feed.share(Job::Callback(Box::new(move |cx| {
             let batch_entries = batch_entries(workers, send_queue.items_in_hand());
             match packed.and_then(|packed| admit(cx, &ways, &send_queue, packed, batch_entries)) {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
@@ -105,7 +105,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         let range = over.range.clone();
         let number = self.send_queue.begin_range(over, leader);
         let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
-        self.feed.share(Job::Visit(Box::new(move |cx| {
+        self.feed.share(Job::Callback(Box::new(move |cx| {
             let job = unpacked(&ticket).and_then(|mut packed| {
                 packed.spec.number = number;
                 packed.spec.piece = packed.spec.piece.map(|piece| LargeFileRange { range, ..piece });

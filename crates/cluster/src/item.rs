@@ -331,7 +331,7 @@ impl PackedItem {
                     }
                     cx.release(&node);
                 };
-                (names, Some(Job::Visit(Box::new(last))))
+                (names, Some(Job::Callback(Box::new(last))))
             }
             None => (names, None),
         };
@@ -421,7 +421,7 @@ impl<T: Distributed> PendingItem<T> {
     pub fn pack(&self, tool: &T, spec: ItemSpec) -> PackedItem {
         let node = self.entry.first().map(|entry| &entry.node);
         let mut packed = PackedItem {
-            spec: ItemSpec { operands: node.is_some_and(|node| node.is_operands_place()), ..spec },
+            spec: ItemSpec { operands: node.is_some_and(|node| node.holds_operands()), ..spec },
             source: node.map(|node| RemotePath::to(&node.source)).unwrap_or_default(),
             own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
             names: PackedNames::default(),

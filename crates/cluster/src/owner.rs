@@ -36,7 +36,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>) {
         // The last entry may be a detached file, whose problems are not the item's.
-        cx.attend(Some(root));
+        cx.set_current_node(Some(root));
         cx.tool().finish_item(cx, root);
         // Its counts must arrive no later than the item.
         cx.flush();
@@ -84,7 +84,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         true
     }
 
-    fn note_left_out(&self, entry: &Entry<T>) {
+    fn note_skipped(&self, entry: &Entry<T>) {
         self.leave_unstamped(entry.name());
     }
 

@@ -328,7 +328,7 @@ impl<X: Transport> ReadyRank<X> {
         if let Err((name, cause)) = settings.first_engine() {
             return Err(RankMismatch::Engine { name, cause });
         }
-        let (cache, ways) = (DirCache::new(settings.held), RemotePaths::default());
+        let (cache, ways) = (DirCache::new(settings.cached_directories), RemotePaths::default());
         for token in &init_message.tokens {
             token::check(&cache, &ways, token)?;
         }

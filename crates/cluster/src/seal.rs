@@ -65,12 +65,12 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
                     true
                 }
                 Err(cause) => {
-                    cx.attend(Some(&node));
+                    cx.set_current_node(Some(&node));
                     cx.problem(Problem::new(ClusterKind::CannotFlush).naming(held.path()).because(cause));
                     false
                 }
             };
-        cx.share(Job::Visit(Box::new(move |cx| report_done(cx, &node, is_flushed))));
+        cx.share(Job::Callback(Box::new(move |cx| report_done(cx, &node, is_flushed))));
     }
 }
 

@@ -315,7 +315,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
     fn seal(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>) {
         if self.sealing().add(Arc::clone(node)) {
             let node = Arc::clone(node);
-            cx.share(Job::Visit(Box::new(move |cx| {
+            cx.share(Job::Callback(Box::new(move |cx| {
                 if let Some(item) = item_of(&*node) {
                     item.sink.flush(cx);
                 }

@@ -102,7 +102,7 @@ impl<'a, T: Distributed> Tokens<'a, T> {
         attempt: u32,
     ) -> Self {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
-        for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
+        for place in spec.target_directories.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
             let swept = spec.run.cache.open(place).and_then(|directory| sweep(&directory, is_ours));
             let kept = swept.unwrap_or_else(|cause| vec![cause]);
@@ -113,7 +113,7 @@ impl<'a, T: Distributed> Tokens<'a, T> {
         // The name has no NUL.
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
         let mut left = Vec::new();
-        for place in &spec.places {
+        for place in &spec.target_directories {
             let made = spec.run.cache.open(place).and_then(|directory| {
                 // Held until it is in the list: a signal removes only what it finds there.
                 let mut live = lock(&live.0);

@@ -135,7 +135,7 @@ impl Post {
             let jobs = packed.admit(&receiver, cx.tool(), sink, entries).unwrap();
             jobs.into_iter().for_each(|job| cx.share(job));
         };
-        self.other.lock().unwrap().as_ref().unwrap().share(Job::Visit(Box::new(admit)));
+        self.other.lock().unwrap().as_ref().unwrap().share(Job::Callback(Box::new(admit)));
     }
 }
 
@@ -225,7 +225,7 @@ impl CompletionSink<Recorder> for Post {
         if counted < finished {
             self.uncounted.lock().unwrap().push(item.spec.number);
         }
-        feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
+        feed.share(Job::Callback(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
     fn note(&self, _: ItemKey, problem: Problem) {
         self.notes.problem(problem);
@@ -256,7 +256,7 @@ struct Given {
 
 /// Runs over a tree and gives the files to another run.
 fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Given {
-    let settings = Settings { held, ..Settings::within(&Config::default(), MACHINE) };
+    let settings = Settings { cached_directories: held, ..Settings::within(&Config::default(), MACHINE) };
     // Entries refer to these, and there is no limit to an entry's lifetime.
     let tool: &Recorder = Box::leak(Box::default());
     let [notes, notes_there] = [(); 2].map(|()| -> &Notes { Box::leak(Box::default()) });
@@ -434,7 +434,7 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     };
     let sink = Arc::clone(&heard) as Arc<dyn CompletionSink<Recorder>>;
     let feed = local.feed();
-    feed.share(Job::Visit(Box::new(move |cx| {
+    feed.share(Job::Callback(Box::new(move |cx| {
         let receiver = ItemReceiver { cache: cx.cache(), ways: &RemotePaths::default() };
         let jobs = packed.admit(&receiver, cx.tool(), sink, 64).unwrap();
         jobs.into_iter().for_each(|job| cx.share(job));
@@ -563,7 +563,7 @@ fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
         engine: Mutex::default(),
     };
     let operands = vec![operand(&cache, folder.path())];
-    let status = group.execute(&JobSpec { run, config: &config, places: Vec::new() }, operands);
+    let status = group.execute(&JobSpec { run, config: &config, target_directories: Vec::new() }, operands);
     assert!(matches!(group.dismiss(&notes), Ok(0)));
     assert_eq!(status, Status::Success);
     let problems = std::mem::take(&mut *notes.problems.lock().unwrap());

@@ -63,7 +63,7 @@ impl Messages {
 
     pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
         let show = |quoting, name: &[u8]| self.quoted(quoting, name);
-        end([self.begin(), problem.worded(self.sentence(problem.kind), show)].concat())
+        end([self.begin(), problem.render(self.sentence(problem.kind), show)].concat())
     }
 
     /// Formats a line of output.
@@ -77,7 +77,7 @@ impl Messages {
     }
 
     fn words(&self, line: &OutputLine) -> Vec<u8> {
-        line.worded(self.sentence(line.kind), |quoting, name| self.quoted(quoting, name))
+        line.render(self.sentence(line.kind), |quoting, name| self.quoted(quoting, name))
     }
 
     /// Formats a remark of `--debug`.

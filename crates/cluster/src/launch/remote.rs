@@ -3,7 +3,7 @@
 //! ```text
 //! worker:   share(files) ─► table, link ─► ranks
 //! receiver: link ─► heartbeats: answers;  reports ─► handler
-//! handler:  reports ─► the user;  table row ─► Job::Visit ─► worker: complete
+//! handler:  reports ─► the user;  table row ─► Job::Callback ─► worker: complete
 //! ```
 //!
 //! It extends the local driver in two ways: a job that may travel goes over the link instead of
@@ -199,7 +199,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Shares a job that completes the entries that another process has processed.
     fn complete(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
-        feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
+        feed.share(Job::Callback(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
 
     /// Has a worker complete entries that nobody will process.

@@ -459,7 +459,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
     if copier.options.existing.backs_up() {
         copier.backups.forget(own.held.identity());
     }
-    cx.cache().lift(&own.held);
+    cx.cache().reopen_parent(&own.held);
     if let Err(cause) = cx.cache().close(&own.held) {
         cx.problem(Problem::new(FlowKind::FailedToClose).naming(path()).because(cause));
     }

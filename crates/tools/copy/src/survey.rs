@@ -50,8 +50,13 @@ pub fn survey(
         };
         Some(Operand::named(place, &c_string(split.name), own))
     });
-    let settings =
-        Settings { jobs: 1, jobs_max: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
+    let settings = Settings {
+        jobs: 1,
+        jobs_max: 1,
+        window: 1,
+        cached_directories: HELD,
+        ..Settings::resolve(&Config::default())
+    };
     let (tool, report) = (SpaceSurvey { options, space, needed: Needed::default(), stop }, Quiet { report });
     let (cache, selector, engine) = (&cache, &selector, Mutex::default());
     let spec = RunSpec { tool: &tool, settings, cache, selector, report: &report, limits: None, engine };

@@ -288,7 +288,7 @@ impl Verification {
         if !copy.options.reads_device_again() {
             return;
         }
-        copy.cx.look_ahead(LOOK_AHEAD, |(entry, own)| {
+        copy.cx.peek_closing(LOOK_AHEAD, |(entry, own)| {
             if let Some(verification) = &own.verification
                 && let Some(written) = verification.written.get()
                 && !verification.is_ahead.load(Ordering::Relaxed)

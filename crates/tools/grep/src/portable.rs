@@ -29,7 +29,7 @@ impl Distributed for Grep {
         // Its result is too large to send. A file job would be sent away again, so this is a
         // visit job.
         let entry = entry.clone();
-        cx.share(Job::Visit(Box::new(move |cx| {
+        cx.share(Job::Callback(Box::new(move |cx| {
             cx.tool().search_as_it_comes(cx, &entry);
             cx.complete(&entry);
         })));

@@ -30,7 +30,7 @@ impl Distributed for Summer {
     fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         // A special file. A file job would be sent away again, so this is a visit job.
         let entry = entry.clone();
-        cx.share(Job::Visit(Box::new(move |cx| {
+        cx.share(Job::Callback(Box::new(move |cx| {
             cx.tool().hash_stream(cx, &entry);
             cx.complete(&entry);
         })));

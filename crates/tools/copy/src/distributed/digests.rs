@@ -37,7 +37,7 @@ fn not_listed(copy: EntryCopy<'_>) {
 /// the entry's work item is done again, the lost rank may have made that target, and nobody knows
 /// whether it was verified.
 pub(crate) fn note_left(copy: EntryCopy<'_>) {
-    copy.entry.node.owner.iter().for_each(|owner| owner.note_left_out(copy.entry));
+    copy.entry.node.owner.iter().for_each(|owner| owner.note_skipped(copy.entry));
     if repeated::is_repeated(copy)
         && (copy.options.verify != Verify::Never || copy.copier.listed_hash.is_some())
     {

@@ -265,7 +265,7 @@ impl Distributed for Copier {
         let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
         let is_there = self.options.dry_run || !node.own.held.is_absent();
         // Elsewhere, names such as /dev/stdout lead to another file.
-        let is_bound = node.is_operands_place()
+        let is_bound = node.holds_operands()
             && leads_to_descriptor(Path::new(OsStr::from_bytes(&node.own.operand.target)));
         is_simple && !self.made_targets.are_kept() && is_there && !is_bound
     }
@@ -343,7 +343,7 @@ impl Distributed for Copier {
         // which only this process knows. A named directory is recorded when entered, and refused
         // once copied.
         // Only this process has the journal, where the tops of new trees are recorded.
-        let is_named_here = node.is_operands_place() && (self.named.are_kept() || self.journal.is_some());
+        let is_named_here = node.holds_operands() && (self.named.are_kept() || self.journal.is_some());
         let may_be_refused = is_named_here || self.named.may_have(inode) || self.tops.may_be(inode);
         self.options.dereference != Dereference::Always && !node.own.held.is_absent() && !may_be_refused
     }
