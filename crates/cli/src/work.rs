@@ -143,7 +143,7 @@ fn done_by_group(
     console: &Console,
 ) -> u8 {
     let status = work.done_by(group, config, console);
-    dismiss(group, console);
+    shut_down(group, console);
     batch::keep_what_is_left(group, console);
     if status == 0 {
         batch::remove_used(run_options, console);
@@ -189,8 +189,8 @@ fn controlled(
 }
 
 /// Shuts a process group down and logs how many messages it exchanged.
-fn dismiss(group: &ProcessGroup, console: &Console) {
-    match group.dismiss(console) {
+fn shut_down(group: &ProcessGroup, console: &Console) {
+    match group.shut_down(console) {
         Ok(messages) => console.debug(&format!("{messages} messages between the processes")),
         Err(why) => console.debug(&not_shut_down(&why)),
     }

@@ -29,7 +29,7 @@ use flight::Flight;
 use library::{Library, NotOpened};
 
 use crate::launch::LauncherFamily;
-use crate::standstill::Deadline;
+use crate::suspend_detector::Deadline;
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{LAUNCHER_VARIABLES, Launched, is_of_process, launched};
 pub use refusal::{MpiRefusal, Unusable};
@@ -49,7 +49,7 @@ const RECEIVING_MAX: usize = 32;
 /// Maximum bytes being received at a time; a single message may be longer.
 const RECEIVING_BYTES_MAX: usize = 64 << 20;
 
-/// Outgoing messages tested on each receive.
+/// LinkSender messages tested on each receive.
 const SENDING_LOOKS: usize = 4;
 
 /// The ranks of the job that this process belongs to.

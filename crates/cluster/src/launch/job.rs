@@ -31,7 +31,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::command::StartLine;
 use super::job_processes::{JobProcesses, MARK};
-use crate::standstill::Deadline;
+use crate::suspend_detector::Deadline;
 use haul_flow::lock;
 
 /// Time for a launcher to end its ranks.

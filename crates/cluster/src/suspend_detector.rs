@@ -3,47 +3,47 @@
 
 use std::time::{Duration, Instant};
 
-/// Maximum length of a normal turn: the threads that call [`Standstill::turn`] never block.
+/// Maximum interval between two ticks: the threads that call [`SuspendDetector::tick`] never block.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// Tracks the turns of a thread.
+/// Tracks the ticks of a thread.
 #[derive(Debug)]
-pub(crate) struct Standstill {
+pub(crate) struct SuspendDetector {
     last: Instant,
 }
 
-impl Standstill {
+impl SuspendDetector {
     pub(crate) fn new(now: Instant) -> Self {
         Self { last: now }
     }
 
-    /// Records a turn. Returns how long the process stood still before it, or zero; the caller
+    /// Records a tick. Returns how long the process was suspended before it, or zero; the caller
     /// moves its receive times forward by that.
-    pub(crate) fn turn(&mut self, now: Instant) -> Duration {
+    pub(crate) fn tick(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.last);
         self.last = now;
         if passed > TURN_MAX { passed } else { Duration::ZERO }
     }
 }
 
-/// A deadline that moves by the time in which this process stood still. It must be asked at least
-/// once per [`TURN_MAX`].
+/// A deadline that moves by the time in which this process was suspended. It must be checked at
+/// least once per [`TURN_MAX`].
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Instant,
-    standstill: Standstill,
+    suspend_detector: SuspendDetector,
 }
 
 impl Deadline {
     pub(crate) fn new(now: Instant, within: Duration) -> Self {
-        Self { at: now + within, standstill: Standstill::new(now) }
+        Self { at: now + within, suspend_detector: SuspendDetector::new(now) }
     }
 
-    /// True if it has passed.
+    /// Returns true if it has passed.
     pub(crate) fn has_passed(&mut self, now: Instant) -> bool {
-        // During a standstill nothing can be received, and if the whole machine was suspended, the
-        // awaited event hasn't happened either.
-        self.at += self.standstill.turn(now);
+        // While it was suspended, nothing could be received, and if the whole machine was
+        // suspended, the awaited event hasn't happened either.
+        self.at += self.suspend_detector.tick(now);
         now >= self.at
     }
 }
@@ -55,10 +55,10 @@ mod tests {
     #[test]
     fn only_what_is_longer_than_a_turn_is_a_standstill() {
         let began = Instant::now();
-        let mut standstill = Standstill::new(began);
-        assert_eq!(standstill.turn(began + Duration::from_secs(1)), Duration::ZERO);
-        assert_eq!(standstill.turn(began + Duration::from_secs(61)), Duration::from_secs(60));
-        assert_eq!(standstill.turn(began + Duration::from_secs(62)), Duration::ZERO);
+        let mut suspend_detector = SuspendDetector::new(began);
+        assert_eq!(suspend_detector.tick(began + Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(suspend_detector.tick(began + Duration::from_secs(61)), Duration::from_secs(60));
+        assert_eq!(suspend_detector.tick(began + Duration::from_secs(62)), Duration::ZERO);
     }
 
     #[test]
