@@ -49,7 +49,7 @@ const RECEIVING_MAX: usize = 32;
 /// Maximum bytes being received at a time; a single message may be longer.
 const RECEIVING_BYTES_MAX: usize = 64 << 20;
 
-/// LinkSender messages tested on each receive.
+/// Outgoing messages tested on each receive.
 const SENDING_LOOKS: usize = 4;
 
 /// The ranks of the job that this process belongs to.

@@ -57,7 +57,7 @@ impl Messages {
     }
 
     /// Sets the applet's own sentences for kinds of the framework's.
-    pub(crate) fn saying(self, of_flow: flow::Sentences) -> Self {
+    pub(crate) fn with_sentences(self, of_flow: flow::Sentences) -> Self {
         Self { of_flow, ..self }
     }
 
@@ -122,7 +122,7 @@ impl Messages {
         text
     }
 
-    /// Formats the name that a mistyped option may be a slip of; GNU has no such line.
+    /// Formats a suggestion for a mistyped option; GNU has no such line.
     pub(crate) fn suggestion(&self, error: &flags::FlagError) -> Vec<u8> {
         match error {
             flags::FlagError::Unrecognized { meant: Some(meant), .. } => {

@@ -180,7 +180,7 @@ impl Drop for LaunchedJob {
     }
 }
 
-/// A job whose error output is kept, as far as it may explain a failure.
+/// A job whose latest error output is kept, because it may explain a failure.
 pub struct LoggedJob {
     job: LaunchedJob,
     printed: Arc<Mutex<Vec<u8>>>,
