@@ -357,7 +357,7 @@ pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::FlagError) {
 pub(crate) fn complain(lines: &[u8]) -> bool {
     let is_closed = haul_sys::was_closed(Standard::Error);
     // Not by `io::stderr`, which takes `EBADF` for success. Its lock keeps long messages apart.
-    !is_closed && haul_sys::write_all_on(io::stderr().lock(), lines).is_ok()
+    !is_closed && haul_sys::write_all_stream(io::stderr().lock(), lines).is_ok()
 }
 
 /// Reads a line from standard input; returns true if it begins with a yes. EOF is a no.

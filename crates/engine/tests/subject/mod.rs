@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_engine::{ENGINES, Engine, EngineChoice, EngineSetup, Faulty, Mischief, Ops, Placement, Uring};
+use haul_engine::{ENGINES, Engine, EngineChoice, EngineSetup, Faulty, FaultRates, Ops, Placement, Uring};
 use haul_sys::Result;
 use haul_testkit::random;
 
@@ -25,8 +25,8 @@ pub(crate) fn subject(made: Result<Box<dyn Engine>>, faulty: bool, line: &str) -
     if !faulty {
         return Some(Subject { engine, struck: None, seed });
     }
-    let engine = Faulty::new(engine, Mischief { seed, errors: 200, shorts: 300, delays: 300, reorder: true });
-    let struck = Some(engine.struck());
+    let engine = Faulty::new(engine, FaultRates { seed, errors: 200, shorts: 300, delays: 300, reorder: true });
+    let struck = Some(engine.fault_count());
     Some(Subject { engine: Box::new(engine), struck, seed })
 }
 
@@ -36,7 +36,7 @@ impl Subject {
     }
 
     /// Checks that `faulty` injected at least one fault: without any, the test proves nothing.
-    pub(crate) fn met_mischief(&self) {
+    pub(crate) fn assert_faults_were_injected(&self) {
         if let Some(struck) = &self.struck {
             assert!(struck.load(Ordering::Relaxed) > 0, "faulty never struck");
         }

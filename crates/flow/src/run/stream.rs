@@ -196,7 +196,7 @@ impl<T: Tool> Stream<T> {
                 let length = io.length_of_block(left, cache);
                 let buffer = io.take_buffer(length);
                 let length = length.min(buffer.capacity());
-                Call::ReadOn { file: source, buffer, length }
+                Call::ReadStream { file: source, buffer, length }
             }
             _ => {
                 // A direct read asks for whole sectors, also at EOF. A pair can't: it would write

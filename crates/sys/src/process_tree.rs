@@ -13,8 +13,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 /// either.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
 
-/// A process held by a pidfd, so that its pid can't be mistaken for another's.
-struct Held<F> {
+/// A process and its pidfd, which refers to it even after its pid has been reused.
+struct OpenProcess<F> {
     pid: Pid,
     fd: F,
 }
@@ -24,17 +24,17 @@ struct Held<F> {
 ///
 /// Each process is stopped before its children are listed, so that none can fork unseen. No process
 /// is terminated before all are found, because the children of a dead process are reparented.
-pub(crate) fn end(pid: Pid, fd: impl AsFd) {
-    let top = Held { pid, fd: fd.as_fd() };
+pub(crate) fn terminate(pid: Pid, fd: impl AsFd) {
+    let top = OpenProcess { pid, fd: fd.as_fd() };
     top.stop();
     let below = below(&top);
-    top.end();
-    below.iter().for_each(Held::end);
+    top.terminate();
+    below.iter().for_each(OpenProcess::terminate);
 }
 
 /// Finds and stops all descendants of a stopped process.
-fn below<F: AsFd>(top: &Held<F>) -> Vec<Held<OwnedFd>> {
-    let mut found: Vec<Held<OwnedFd>> = Vec::new();
+fn below<F: AsFd>(top: &OpenProcess<F>) -> Vec<OpenProcess<OwnedFd>> {
+    let mut found: Vec<OpenProcess<OwnedFd>> = Vec::new();
     loop {
         let mut by_parent: HashMap<Pid, Vec<Pid>> = HashMap::new();
         for (process, parent) in processes() {
@@ -44,25 +44,25 @@ fn below<F: AsFd>(top: &Held<F>) -> Vec<Held<OwnedFd>> {
         if top.has_ended() {
             return found;
         }
-        let known = |process: &Pid| found.iter().any(|held| held.pid == *process);
-        let parents = std::iter::once(top.pid).chain(found.iter().map(|held| held.pid));
+        let known = |process: &Pid| found.iter().any(|open| open.pid == *process);
+        let parents = std::iter::once(top.pid).chain(found.iter().map(|open| open.pid));
         let children = parents.flat_map(|parent| {
             let children = by_parent.remove(&parent).unwrap_or_default();
             children.into_iter().map(move |process| (process, parent))
         });
         let new: Vec<_> = children
             .filter(|(process, _)| !known(process))
-            .filter_map(|(process, parent)| Held::child(process, parent))
+            .filter_map(|(process, parent)| OpenProcess::child(process, parent))
             .collect();
         if new.is_empty() {
             return found;
         }
-        new.iter().for_each(Held::stop);
+        new.iter().for_each(OpenProcess::stop);
         found.extend(new);
     }
 }
 
-impl Held<OwnedFd> {
+impl OpenProcess<OwnedFd> {
     /// Opens a process that `parent` has started.
     fn child(pid: Pid, parent: Pid) -> Option<Self> {
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -71,8 +71,8 @@ impl Held<OwnedFd> {
     }
 }
 
-impl<F: AsFd> Held<F> {
-    /// Stops the process and waits until it has stopped, or the time limit is over.
+impl<F: AsFd> OpenProcess<F> {
+    /// Stops the process and waits until it has stopped, or the time limit is reached.
     fn stop(&self) {
         self.send(Signal::STOP);
         let begun = Instant::now();
@@ -84,7 +84,7 @@ impl<F: AsFd> Held<F> {
         }
     }
 
-    fn end(&self) {
+    fn terminate(&self) {
         self.send(Signal::TERM);
         // A stopped process handles `SIGTERM` only after it continues.
         self.send(Signal::CONT);
