@@ -48,6 +48,7 @@ mod pinned;
 mod pipe;
 mod posix_aio;
 mod process;
+mod process_stat;
 mod process_tree;
 mod raw_result;
 mod ring;

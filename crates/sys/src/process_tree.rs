@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::process_stat::ProcessStat;
+
 /// Maximum wait for a process to stop. One in uninterruptible sleep doesn't stop, but can't fork
 /// either.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
@@ -67,7 +69,7 @@ impl OpenProcess<OwnedFd> {
     fn child(pid: Pid, parent: Pid) -> Option<Self> {
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         // The pid may have been reused before the pidfd was opened, so check its parent.
-        (ProcessStat::of(pid)?.parent == Some(parent)).then_some(Self { pid, fd })
+        (ProcessStat::of(pid.as_raw_nonzero())?.parent == Some(parent)).then_some(Self { pid, fd })
     }
 }
 
@@ -78,7 +80,8 @@ impl<F: AsFd> OpenProcess<F> {
         let begun = Instant::now();
         while begun.elapsed() < STOPS_WITHIN
             && !self.has_ended()
-            && ProcessStat::of(self.pid).is_some_and(|stat| !matches!(stat.state, b'T' | b't' | b'Z'))
+            && ProcessStat::of(self.pid.as_raw_nonzero())
+                .is_some_and(|stat| !matches!(stat.state, b'T' | b't' | b'Z'))
         {
             thread::yield_now();
         }
@@ -107,26 +110,6 @@ fn processes() -> impl Iterator<Item = (Pid, Pid)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let process = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
-        Some((process, ProcessStat::of(process)?.parent?))
+        Some((process, ProcessStat::of(process.as_raw_nonzero())?.parent?))
     })
-}
-
-/// Selected fields of `/proc/PID/stat`.
-struct ProcessStat {
-    /// One letter: running, sleeping, stopped ...
-    state: u8,
-    /// The current parent; `None` for the first process.
-    parent: Option<Pid>,
-}
-
-impl ProcessStat {
-    /// Parses the first fields after the process name (proc_pid_stat(5)), which may itself
-    /// contain parentheses.
-    fn of(process: Pid) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-        let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
-        let mut fields = str::from_utf8(&stat[name_ends + 1..]).ok()?.split_ascii_whitespace();
-        let state = fields.next()?.bytes().next()?;
-        Some(Self { state, parent: fields.next()?.parse().ok().and_then(Pid::from_raw) })
-    }
 }
