@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use ground::{Ground, address, operation_of, pattern, say};
 use haul_engine::{
-    Call, Done, ENGINES, Engine, EngineChoice, EngineSetup, Faulty, FaultRates, Op, Outcome, Wait,
+    Call, Done, ENGINES, Engine, EngineChoice, EngineSetup, FaultRates, Faulty, Op, Outcome, Wait,
 };
 use haul_sys::{Buffer, CacheMode, Error, Fd, Name, Open, Operation, Pipe};
 use haul_testkit::random::{self, Random, Rng, seeded};
@@ -128,7 +128,7 @@ fn all_workers(choice: EngineChoice, seed: u64) {
 fn make(choice: EngineChoice) -> Option<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).unwrap();
     haul_testkit::or_skip!(
-        listed.make(&EngineSetup::of_depth(DEPTH)),
+        listed.choice.create(&EngineSetup::of_depth(DEPTH)),
         format_args!("the kernel refuses {}", listed.name)
     )
 }

@@ -182,7 +182,9 @@ impl Settings {
             uncached_block_bytes: config.block_bytes.unwrap_or(UNCACHED_BLOCK_BYTES),
             range_bytes: RANGE_BYTES,
             window: 1 + extra_files,
-            cached_directories: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(CACHED_MAX),
+            cached_directories: spare
+                .saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE)
+                .min(CACHED_MAX),
             ops: config.ops,
             switches: config.switches,
         }
@@ -219,8 +221,8 @@ impl Settings {
     /// The engine's name, and why the kernel refuses it.
     pub fn first_engine(&self) -> Result<Option<Box<dyn Engine>>, (&'static str, Error)> {
         let listed = haul_engine::ENGINES.iter().find(|listed| listed.choice == self.engine);
-        let made =
-            listed.map(|listed| listed.make(&self.engine_setup()).map_err(|cause| (listed.name, cause)));
+        let made = listed
+            .map(|listed| listed.choice.create(&self.engine_setup()).map_err(|cause| (listed.name, cause)));
         made.transpose()
     }
 
