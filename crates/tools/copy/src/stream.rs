@@ -157,7 +157,7 @@ fn pump(
     }
 }
 
-/// Refuses a write of 0 bytes, which would be repeated forever.
+/// Rejects a write of 0 bytes, which would be repeated forever.
 fn written_some(written: usize) -> Result<usize, Error> {
     match written {
         0 => Err(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)),
@@ -177,8 +177,9 @@ fn read_whole(source: &Fd, buffer: &mut [u8]) -> Result<usize, Error> {
     Ok(length)
 }
 
-/// Moves data, and waits for it if need be. A FIFO in a tree was opened with `O_NONBLOCK`, lest the
-/// open waits forever, and so were the kernel's files that may have data later (`trace_pipe`).
+/// Moves data, and waits for it if necessary. A FIFO in a tree was opened with `O_NONBLOCK`, so
+/// that the open doesn't wait forever, and so was a kernel file that may get data later
+/// (`trace_pipe`).
 fn waiting(file: &Fd, mut move_data: impl FnMut() -> Result<usize, Error>) -> Result<usize, Error> {
     match move_data() {
         Err(cause) if cause.is(Errno::AGAIN) => make_blocking(file).and_then(|()| move_data()),

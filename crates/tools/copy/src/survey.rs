@@ -20,7 +20,8 @@ use super::space::{FreeSpace, Needed};
 /// Maximum number of directory handles; descriptors are needed by the copy.
 const HELD: usize = 16;
 
-/// Counts the entries `operands` name, with everything below them, and the bytes of regular files.
+/// Counts the entries that the operands name, with everything below them, and the bytes of regular
+/// files.
 /// Reports them to `report` as `found` and `bytes` along the way. Ends early once `stop` is set.
 ///
 /// Problems are not reported: the copy hits them too.
