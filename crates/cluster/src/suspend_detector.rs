@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 /// Maximum interval between two ticks: the threads that call [`SuspendDetector::tick`] never block.
-const TURN_MAX: Duration = Duration::from_secs(2);
+const TICK_MAX: Duration = Duration::from_secs(2);
 
 /// Tracks the ticks of a thread.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ impl SuspendDetector {
     pub(crate) fn tick(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.last);
         self.last = now;
-        if passed > TURN_MAX { passed } else { Duration::ZERO }
+        if passed > TICK_MAX { passed } else { Duration::ZERO }
     }
 }
 
 /// A deadline that moves by the time in which this process was suspended. It must be checked at
-/// least once per [`TURN_MAX`].
+/// least once per [`TICK_MAX`].
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_longer_than_a_turn_is_a_standstill() {
+    fn only_a_pause_longer_than_a_tick_counts_as_suspended() {
         let began = Instant::now();
         let mut suspend_detector = SuspendDetector::new(began);
         assert_eq!(suspend_detector.tick(began + Duration::from_secs(1)), Duration::ZERO);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_does_not_pass_while_the_process_stands_still() {
+    fn a_deadline_does_not_pass_while_the_process_is_suspended() {
         let began = Instant::now();
         let after = |seconds| began + Duration::from_secs(seconds);
         let mut deadline = Deadline::new(began, Duration::from_secs(3));
