@@ -68,7 +68,7 @@ impl Applet {
             Some("cp") => return Self::Copy { program: "cp", words: call.collect() },
             Some("spdcp") => return Self::Spdcp { program: "spdcp", words: call.collect() },
             Some(name) => {
-                if let Some((tool, name)) = tools::in_place_of(name) {
+                if let Some((tool, name)) = tools::standing_in_for(name) {
                     return Self::Tool { tool, name, stands_in: true, words: call.collect() };
                 }
             }

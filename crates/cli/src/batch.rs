@@ -1,5 +1,5 @@
-//! Runs work in a batch job: where hosts can only be had from a batch system, the very same command
-//! line is submitted to it, and followed as if it ran here.
+//! Runs work in a batch job: where only a batch system gives hosts, the same command line is
+//! submitted to it and followed as if it ran here.
 //!
 //! ```text
 //! outside: submit()                             inside, on the job's first host: same command line
@@ -56,7 +56,7 @@ const SIGNALLED: u8 = 128;
 /// When a batch option is given, but no batch system is found and this process is not in a job.
 pub(crate) fn system(run_options: &RunOptions, work: &impl CliTask) -> Result<Option<System>, String> {
     let hosts = &run_options.hosts;
-    if hosts.clients.is_none() || work.place().is_none() {
+    if hosts.clients.is_none() || work.shared_path().is_none() {
         return Ok(None);
     }
     let surroundings = Surroundings::of_process();
@@ -67,8 +67,11 @@ pub(crate) fn system(run_options: &RunOptions, work: &impl CliTask) -> Result<Op
         ("--queue", hosts.queue.is_some()),
         ("--walltime", hosts.walltime.is_some()),
     ];
-    let outputs =
-        [run_options.log_file.as_deref(), hosts.journal.as_deref(), work.listed_in().map(|(_, path)| path)];
+    let outputs = [
+        run_options.log_file.as_deref(),
+        hosts.journal.as_deref(),
+        work.manifest_file().map(|(_, path)| path),
+    ];
     let is_descriptor = |path: &Path| is_descriptor_path(path.as_os_str().as_encoded_bytes());
     let needs_descriptors = run_options.needs_descriptors
         || work.needs_descriptors()
@@ -109,11 +112,11 @@ pub(crate) fn submit(
         .with_progress(run_options.progress)
         .with_status_line();
     let remarks = run_options.debug || console.shows_progress() || io::stderr().is_terminal();
-    let mut passing = Passing { console: &console, begun: Vec::new(), job: String::new(), remarks };
+    let mut forwarder = Forwarder { console: &console, begun: Vec::new(), job: String::new(), remarks };
     let outcome = std::thread::scope(|scope| {
         count_in_background(scope, &console, work);
-        let outcome = batch::run(&order, &signals, &mut passing);
-        passing.finish();
+        let outcome = batch::run(&order, &signals, &mut forwarder);
+        forwarder.finish();
         console.end_progress();
         outcome
     });
@@ -121,7 +124,7 @@ pub(crate) fn submit(
     // Output that could not be forwarded counts too.
     let finish = console.finish_run();
     finish.end_unread();
-    ExitCode::from(if status == 0 { work.exit_status(0, finish.is_trouble()) } else { status })
+    ExitCode::from(if status == 0 { work.exit_status(0, finish.is_failure()) } else { status })
 }
 
 /// Creates the order and starts catching signals, so that none is missed once the job is submitted.
@@ -131,7 +134,7 @@ fn prepare(
     work: &impl CliTask,
     system: System,
 ) -> io::Result<(BatchOrder, Signals)> {
-    let place = work.place().unwrap_or(Path::new("."));
+    let place = work.shared_path().unwrap_or(Path::new("."));
     let order = BatchOrder::new(system, &run_options.hosts, command_line(command)?, place)?;
     // The job uses the settings read here; configuration files of its host don't count.
     let defaults = (configuration::VARIABLE.into(), configuration::as_variable(&run_options.configured));
@@ -163,7 +166,7 @@ fn report_outcome(console: &Console, work: &impl CliTask, outcome: Result<BatchO
 }
 
 /// In a job: keeps the journal of an abandoned copy, so that it can be resumed.
-pub(crate) fn keep_what_is_left(group: &ProcessGroup, console: &Console) {
+pub(crate) fn keep_job_directory(group: &ProcessGroup, console: &Console) {
     if let Some(job_directory) = JobDirectory::of_process()
         .filter(|job_directory| group.leaves_work() && job_directory.journal().exists())
         && let Err(error) = job_directory.keep()
@@ -181,7 +184,7 @@ pub(crate) fn remove_used(run_options: &RunOptions, console: &Console) {
     }
 }
 
-struct Passing<'a> {
+struct Forwarder<'a> {
     console: &'a Console,
     /// An incomplete line of standard error, held back because a terminal shows other things
     /// between lines.
@@ -191,7 +194,7 @@ struct Passing<'a> {
     remarks: bool,
 }
 
-impl Passing<'_> {
+impl Forwarder<'_> {
     /// Prints the incomplete line at EOF.
     fn finish(&mut self) {
         if !self.begun.is_empty() {
@@ -200,18 +203,18 @@ impl Passing<'_> {
     }
 }
 
-impl BatchListener for Passing<'_> {
+impl BatchListener for Forwarder<'_> {
     fn output(&mut self, bytes: &[u8]) {
         self.console.print_now(bytes);
     }
 
     fn error(&mut self, bytes: &[u8]) {
-        let (whole, rest) = match bytes.iter().rposition(|byte| *byte == b'\n') {
+        let (lines, rest) = match bytes.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => bytes.split_at(end + 1),
             None => (&[][..], bytes),
         };
-        if !whole.is_empty() {
-            self.begun.extend_from_slice(whole);
+        if !lines.is_empty() {
+            self.begun.extend_from_slice(lines);
             self.console.complain(&std::mem::take(&mut self.begun));
         }
         self.begun.extend_from_slice(rest);
@@ -318,7 +321,7 @@ impl Drop for ProgressFeed {
     }
 }
 
-/// Returns when this process itself shows progress: never in a job, where the follower does.
-pub(crate) fn shown_here(options: ProgressOptions) -> ProgressOptions {
+/// Returns the progress options for this process: none in a job, where the follower shows progress.
+pub(crate) fn local_display(options: ProgressOptions) -> ProgressOptions {
     if job_directory().is_some() { ProgressOptions { when: When::Never, ..options } } else { options }
 }

@@ -82,10 +82,10 @@ pub(crate) fn prints_messages() -> bool {
 
 /// Refuses to run: returns `status` after rank 0 has called `report`.
 ///
-/// All ranks join before they end. The others may have nothing to refuse, because only rank 0 reads
-/// streams, configuration files and the journal, and MPICH lets them wait for it without end. A
-/// rank that refuses what rank 0 accepts does its share of the work, for which it needs no command
-/// line.
+/// All ranks join before they end. The other ranks may have nothing to refuse, because only rank 0
+/// reads streams, configuration files and the journal, and with MPICH they would wait for it
+/// forever. A rank that refuses what rank 0 accepts does its share of the work, for which it needs
+/// no command line.
 pub(crate) fn refuse(status: ExitCode, report: impl FnOnce()) -> ExitCode {
     if prints_messages() {
         report();
@@ -95,8 +95,8 @@ pub(crate) fn refuse(status: ExitCode, report: impl FnOnce()) -> ExitCode {
     }
     let options = GroupOptions { silence: SILENCE, range_bytes: None, walk: WalkPlacement::default() };
     match World::open(None) {
-        Ok(world) => in_world(world, options, None, |_| status),
-        Err(_) => refuse_apart(status, || {}),
+        Ok(world) => run_rank(world, options, None, |_| status),
+        Err(_) => refuse_unjoined(status, || {}),
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn refuse(status: ExitCode, report: impl FnOnce()) -> ExitCode {
 /// Some launchers kill the whole job as soon as one rank fails. If that were another rank, rank 0
 /// could die before it has reported, so the others wait to be killed. A rank that isn't killed
 /// fails in the end: the reason was its host's alone, or its launcher kills nothing.
-fn refuse_apart(status: ExitCode, report: impl FnOnce()) -> ExitCode {
+fn refuse_unjoined(status: ExitCode, report: impl FnOnce()) -> ExitCode {
     if prints_messages() {
         report();
     } else {
@@ -124,7 +124,7 @@ pub(crate) fn under_launcher(
     let group_options = match group_options(options) {
         Ok(group_options) => group_options,
         Err(refusal) => {
-            return refuse_apart(ExitCode::FAILURE, || {
+            return refuse_unjoined(ExitCode::FAILURE, || {
                 fail(&format!("haul: {refusal}"));
             });
         }
@@ -134,17 +134,17 @@ pub(crate) fn under_launcher(
         // If the library belongs to another launcher every process would report it; other refusals
         // may concern one host only.
         Err(refusal @ (MpiRefusal::OtherSize { .. } | MpiRefusal::OtherRank { .. })) => {
-            return refuse_apart(ExitCode::FAILURE, || {
+            return refuse_unjoined(ExitCode::FAILURE, || {
                 fail(&format!("haul: {refusal}"));
             });
         }
         Err(refusal) => return fail(&format!("haul: {refusal}")),
     };
-    in_world(world, group_options, journal, launch)
+    run_rank(world, group_options, journal, launch)
 }
 
-/// Does what [`under_launcher`] does, once the ranks have joined.
-fn in_world(
+/// The part of [`under_launcher`] after the ranks have joined.
+fn run_rank(
     world: World,
     group_options: GroupOptions,
     journal: Option<Arc<Journal>>,
@@ -188,7 +188,8 @@ pub(crate) fn group(
     Ok(group)
 }
 
-/// Has the tokens in the user's directories removed before a signal ends the program.
+/// Arranges for the tokens in the user's directories to be removed before a signal ends the
+/// program.
 fn remove_tokens_before_end(group: &ProcessGroup) -> Result<(), String> {
     let tokens = group.tokens();
     let guard = signals::before_end(move || tokens.remove());

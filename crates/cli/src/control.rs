@@ -1,4 +1,4 @@
-//! `--control`: a socket through which a running command is looked at and changed (`haul ctl`).
+//! `--control`: a socket through which a running command is queried and changed (`haul ctl`).
 //!
 //! - [`protocol`]: requests and answers, one line each.
 //! - [`socket`]: the socket file, from its creation to its removal.

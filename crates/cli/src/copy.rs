@@ -12,7 +12,6 @@ use haul_flow::{CancelToken, Config, Reporter, Selection};
 use haul_journal::Journal;
 use haul_sys::{Fd, Identity};
 
-use crate::ahead;
 use crate::batch;
 use crate::cluster;
 use crate::flags::{self, CopyCommand, Environment, Information, LoweredCopy};
@@ -20,12 +19,13 @@ use crate::journal;
 use crate::manifest::Manifest;
 use crate::messages::Messages;
 use crate::own_files;
-use crate::progress::Whole;
+use crate::precount;
+use crate::progress::Total;
 use crate::report::{Console, complain, complain_of_usage, print_information};
 use crate::task::{CliTask, Executors};
 use crate::work;
 
-/// Copies as the arguments ask. Messages begin with `program`.
+/// Runs `cp`. Messages begin with `program`.
 pub(crate) fn main(program: &str, words: &[OsString]) -> ExitCode {
     let messages = Messages::in_locale(program);
     let mut is_reported = true;
@@ -97,7 +97,7 @@ pub(crate) fn copy(messages: Messages, request: &LoweredCopy, processes: Process
     let is_local = run_options.hosts.clients.is_none()
         && (processes == Processes::ThisOne || !cluster::is_under_launcher());
     match is_local {
-        true => work::by(messages, run_options, None, &copy),
+        true => work::run_in(messages, run_options, None, &copy),
         false => work::launch(messages, run_options, journal, &CopyTask { of_ranks: true, ..copy }),
     }
 }
@@ -108,7 +108,7 @@ struct CopyTask<'a> {
     journal: Option<Arc<Journal>>,
     /// True if ranks copy: the process group has the journal.
     of_ranks: bool,
-    /// The room there was before the copy began, if its work is counted.
+    /// Free space before the copy began, if its total is counted.
     space: OnceLock<Option<FreeSpace>>,
     /// Ends the copy when the files that have begun are done.
     stop: CancelToken,
@@ -119,8 +119,8 @@ const PARTIAL: u8 = 23;
 const VANISHED: u8 = 24;
 
 impl CliTask for CopyTask<'_> {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
-        let status = self.copied_by(executor, config, console);
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+        let status = self.run_copy(executor, config, console);
         let is_there = |name: &CString| haul_sys::stat_path::<&Fd>(None, name, true).is_ok();
         match self.request.rsync_status {
             false => status,
@@ -146,12 +146,12 @@ impl CliTask for CopyTask<'_> {
         operands.names.iter().chain(&operands.target_directory).map(|name| name.as_c_str()).collect()
     }
 
-    fn listed_in(&self) -> Option<(&'static str, &Path)> {
+    fn manifest_file(&self) -> Option<(&'static str, &Path)> {
         let manifest = self.request.manifest.as_ref()?;
         Some(("--manifest", Path::new(OsStr::from_bytes(manifest.path.to_bytes()))))
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         let operands = &self.request.operands;
         let target = match (&operands.target_directory, operands.names.as_slice()) {
             (Some(target), [_, ..]) => Some(target),
@@ -165,25 +165,25 @@ impl CliTask for CopyTask<'_> {
         Some(&self.stop)
     }
 
-    fn before_count(&self) {
+    fn before_total(&self) {
         let LoweredCopy { operands, options, manifest, .. } = self.request;
         let options = options.resolved(manifest.as_ref().map(|manifest| manifest.algorithm));
         self.space.get_or_init(|| FreeSpace::before(operands, &options));
     }
 
-    fn count_ahead(&self, over: &AtomicBool, report: &dyn Reporter) -> Option<Whole> {
+    fn count_total(&self, over: &AtomicBool, report: &dyn Reporter) -> Option<Total> {
         let space = self.space.get().and_then(Option::as_ref);
-        let (whole, needed) = ahead::count(self.request, space, over)?;
-        if let Some(shortage) = space.and_then(|space| ahead::shortage(space, needed)) {
+        let (total, needed) = precount::count(self.request, space, over)?;
+        if let Some(shortage) = space.and_then(|space| precount::shortage(space, needed)) {
             report.problem(shortage);
         }
-        Some(whole)
+        Some(total)
     }
 }
 
 impl<'a> CopyTask<'a> {
     /// Copies, and returns 0 or 1.
-    fn copied_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+    fn run_copy(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let LoweredCopy { operands, options, manifest, warnings, .. } = self.request;
         warnings.iter().for_each(|warning| console.problem(warning.clone()));
         self.journal.iter().for_each(|journal| journal::remark(journal, console));

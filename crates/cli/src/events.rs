@@ -18,7 +18,7 @@ use haul_sys::{Error, Identity};
 use serde::Serialize;
 
 use crate::line_file::LineFile;
-use crate::progress::Whole;
+use crate::progress::Total;
 use crate::statistics::Statistics;
 use crate::timestamp::TimestampClock;
 
@@ -38,8 +38,8 @@ enum EventRecord<'a> {
         operands: Vec<Operand<'a>>,
     },
     File(FileEvent<'a>),
-    Warning(Trouble<'a>),
-    Error(Trouble<'a>),
+    Warning(ProblemRecord<'a>),
+    Error(ProblemRecord<'a>),
     Progress {
         seconds: f64,
         found: u64,
@@ -93,7 +93,7 @@ struct FileEvent<'a> {
 
 /// A warning or error.
 #[derive(Serialize)]
-struct Trouble<'a> {
+struct ProblemRecord<'a> {
     kind: Cow<'a, str>,
     message: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,7 @@ struct Trouble<'a> {
 pub(crate) struct ProgressTick {
     pub(crate) elapsed: Duration,
     pub(crate) done: Tally,
-    pub(crate) whole: Option<Whole>,
+    pub(crate) total: Option<Total>,
     pub(crate) waits_for_room: bool,
 }
 
@@ -161,7 +161,7 @@ impl Events {
     }
 
     pub(crate) fn entry(&self, entry: &EntryReport) {
-        let (status, kind) = words_for(entry.outcome);
+        let (status, kind) = status_and_kind(entry.outcome);
         let (path, path_b64) = named(&entry.path);
         let (target, target_b64) = entry.target.as_deref().map_or((None, None), named);
         let file = FileEvent { status, kind, path, path_b64, target, target_b64, bytes: entry.bytes };
@@ -172,7 +172,7 @@ impl Events {
     pub(crate) fn problem(&self, problem: &Problem, message: &[u8]) {
         let (path, path_b64) = problem.names.first().map_or((None, None), |name| named(name));
         let cause = problem.cause.as_ref();
-        let trouble = Trouble {
+        let record = ProblemRecord {
             kind: problem.kind.to_string().into(),
             message: one_line(message),
             path,
@@ -182,15 +182,15 @@ impl Events {
             host: problem.host.as_deref(),
         };
         let event = match problem.severity {
-            Severity::Warning => EventRecord::Warning(trouble),
-            Severity::Error => EventRecord::Error(trouble),
+            Severity::Warning => EventRecord::Warning(record),
+            Severity::Error => EventRecord::Error(record),
         };
         self.write(Urgency::Now, &event);
     }
 
     /// Reports that standard output could not be written.
     pub(crate) fn output_lost(&self, message: &[u8]) {
-        let trouble = Trouble {
+        let record = ProblemRecord {
             kind: "output-lost".into(),
             message: one_line(message),
             path: None,
@@ -199,11 +199,11 @@ impl Events {
             errno: None,
             host: None,
         };
-        self.write(Urgency::Now, &EventRecord::Error(trouble));
+        self.write(Urgency::Now, &EventRecord::Error(record));
     }
 
     pub(crate) fn progress(&self, tick: &ProgressTick) {
-        let ProgressTick { elapsed, done, whole, waits_for_room } = *tick;
+        let ProgressTick { elapsed, done, total, waits_for_room } = *tick;
         self.write(
             Urgency::Now,
             &EventRecord::Progress {
@@ -212,8 +212,8 @@ impl Events {
                 finished: done.finished,
                 files: done.files,
                 bytes: done.bytes,
-                total_entries: whole.map(|whole| whole.entries),
-                total_bytes: whole.map(|whole| whole.bytes),
+                total_entries: total.map(|total| total.entries),
+                total_bytes: total.map(|total| total.bytes),
                 waits_for_room,
             },
         );
@@ -257,7 +257,7 @@ fn one_line(message: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns the status of an entry, and its type if entries of that type are counted.
-fn words_for(outcome: EntryOutcome) -> (&'static str, Option<&'static str>) {
+fn status_and_kind(outcome: EntryOutcome) -> (&'static str, Option<&'static str>) {
     match outcome {
         EntryOutcome::File => ("done", Some("file")),
         EntryOutcome::Directory => ("done", Some("directory")),

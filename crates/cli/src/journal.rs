@@ -74,8 +74,8 @@ fn fingerprint(request: &LoweredCopy) -> u64 {
     hasher.finish()
 }
 
-/// True if the second of two names is the copy's own name because no directory is there. When the
-/// copy is resumed one is there, and the name is still the copy's.
+/// True if the second of two names is the copy's own name because no directory has it. When the
+/// copy is resumed a directory has it, and the name is still the copy's.
 fn copies_to_a_name(operands: &Operands) -> bool {
     match (operands.names.as_slice(), &operands.target_directory) {
         ([_, target], None) => !Path::new(OsStr::from_bytes(target.to_bytes())).is_dir(),

@@ -1,8 +1,8 @@
 //! A file, pipe or device that gets whole lines during a run: `--events` and `--log-file`.
 //!
 //! Lines are buffered, and each write has whole lines only, unless one doesn't fit in a pipe. A
-//! slow reader slows the run down. One that takes nothing for half a minute is given up: with
-//! ranks, a launch process that waits longer would be taken for dead.
+//! slow reader slows the run down. One that reads nothing for half a minute is given up: with
+//! ranks, a launch process that waits longer would count as dead.
 //!
 //! After the first error nothing more is written; the run continues, and the error is reported once
 //! ([`LineFile::take_failure`]). `SIGPIPE` is ignored, so a pipe without a reader is such an error.
@@ -41,7 +41,7 @@ pub(crate) enum OldLines {
 
 pub(crate) struct LineFile {
     fd: Arc<Fd>,
-    /// Whole lines that are not written yet.
+    /// Total lines that are not written yet.
     buffer: Vec<u8>,
     /// Maximum bytes of a write.
     piece_bytes: usize,

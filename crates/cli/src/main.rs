@@ -2,7 +2,7 @@
 //!
 //! - [`applet`]: selects the command to run.
 //! - [`copy`]: one copy, from command line to exit status. It uses [`report`],
-//!   [`messages`], [`output`], [`progress`] (with [`ahead`]) and [`statistics`].
+//!   [`messages`], [`output`], [`progress`] (with [`precount`]) and [`statistics`].
 //! - [`option_files`]: files that are read while a command line is parsed.
 //! - [`run_log`]: the logs of a run: [`events`] and a log file, each a [`line_file`].
 //! - [`work`]: any tool's work ([`task`]), from request to exit status; [`cluster`]: in several
@@ -19,7 +19,6 @@
 //!
 //! The rules of copying are in `haul_copy`; the use of the machine is in `haul_flow`.
 
-mod ahead;
 mod amounts;
 mod applet;
 mod batch;
@@ -38,6 +37,7 @@ mod messages;
 mod option_files;
 mod output;
 mod own_files;
+mod precount;
 mod progress;
 mod report;
 mod run_log;
@@ -65,13 +65,13 @@ fn main() -> ExitCode {
     // Only works within the hard limit; the run adapts to the limit it gets.
     haul_sys::raise_descriptor_limit(haul_flow::DESCRIPTORS_WANTED);
     haul_flow::before_first_entry(signals::remove_temporary_entries);
-    let status = be(Applet::of_call(std::env::args_os()));
+    let status = run_applet(Applet::of_call(std::env::args_os()));
     #[cfg(feature = "fault")]
     let status = after_faults(status);
     status
 }
 
-fn be(applet: Applet) -> ExitCode {
+fn run_applet(applet: Applet) -> ExitCode {
     let haul = || Messages::new("haul", Charset::Ascii);
     let refuse = |why: String| {
         cluster::refuse(ExitCode::FAILURE, || {

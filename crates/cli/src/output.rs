@@ -49,7 +49,7 @@ impl Write for Standard {
         if haul_sys::was_closed(haul_sys::Standard::Output) {
             return Err(Errno::BADF.into());
         }
-        haul_sys::write_on(io::stdout(), bytes).map_err(|cause| cause.errno().into())
+        haul_sys::write_stream(io::stdout(), bytes).map_err(|cause| cause.errno().into())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -17,16 +17,16 @@ const LINKS_MAX: usize = 40;
 
 /// A file as its name leads to it.
 #[derive(PartialEq, Eq)]
-enum FilePlace {
-    There(Identity),
+enum FileLocation {
+    Existing(Identity),
     /// It is to be made in this directory.
     New(Identity, PathBuf),
 }
 
-impl FilePlace {
+impl FileLocation {
     /// `None` for a device or a pipe: two streams to one of them destroy nothing.
     fn of(there: &Stat) -> Option<Self> {
-        (there.kind == FileType::Regular).then_some(Self::There(there.identity))
+        (there.kind == FileType::Regular).then_some(Self::Existing(there.identity))
     }
 }
 
@@ -40,10 +40,10 @@ pub(crate) fn check(run_options: &RunOptions, work: &impl CliTask) -> Result<(),
     }
     let events = run_options.events.as_ref().and_then(|destination| match destination {
         Destination::File(path) => place(path),
-        Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().and_then(|there| FilePlace::of(&there)),
+        Destination::Descriptor(_, fd) => stat(fd.as_fd()).ok().and_then(|there| FileLocation::of(&there)),
     });
     let path = |path: Option<&PathBuf>| path.and_then(|path| place(path));
-    let (flag, listed) = work.listed_in().unzip();
+    let (flag, listed) = work.manifest_file().unzip();
     let files = [
         ("--events", events),
         ("--log-file", path(run_options.log_file.as_ref())),
@@ -60,18 +60,18 @@ pub(crate) fn check(run_options: &RunOptions, work: &impl CliTask) -> Result<(),
     Ok(())
 }
 
-/// Finds out where a name leads. `None` if its directory doesn't exist, which whoever opens the
-/// file reports.
-fn place(path: &Path) -> Option<FilePlace> {
+/// Finds out where a name leads. `None` if its directory doesn't exist, which opening the file will
+/// report.
+fn place(path: &Path) -> Option<FileLocation> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         if let Ok(there) = stat_path::<&Fd>(None, &c_path(&path), true) {
-            return FilePlace::of(&there);
+            return FileLocation::of(&there);
         }
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match std::fs::read_link(&path) {
             Ok(link) => path = above.join(link),
-            Err(_) => return Some(FilePlace::New(identity_of(&c_path(above))?, path.file_name()?.into())),
+            Err(_) => return Some(FileLocation::New(identity_of(&c_path(above))?, path.file_name()?.into())),
         }
     }
     None

@@ -26,7 +26,7 @@ use crate::cluster;
 use crate::flags;
 use crate::messages::Messages;
 use crate::output::{self, LineSink};
-use crate::progress::{FigureSource, ProgressDisplay, ProgressOptions, StatusLine, Whole};
+use crate::progress::{FigureSource, ProgressDisplay, ProgressOptions, StatusLine, Total};
 use crate::run_log::RunLog;
 use crate::signals;
 
@@ -51,9 +51,9 @@ pub(crate) fn print_information(messages: Messages, text: &str) -> ExitCode {
 #[derive(Default)]
 pub(crate) struct Counters {
     done: Mutex<Tally>,
-    whole: OnceLock<Whole>,
-    means: Mutex<Option<RunInfo>>,
-    /// True while the run waits for room.
+    total: OnceLock<Total>,
+    run_info: Mutex<Option<RunInfo>>,
+    /// True while the run waits for free space.
     is_paused: AtomicBool,
     slow_ranks: Mutex<Vec<SlowRank>>,
 }
@@ -63,12 +63,12 @@ impl FigureSource for Counters {
         *lock(&self.done)
     }
 
-    fn whole(&self) -> Option<Whole> {
-        self.whole.get().copied()
+    fn total(&self) -> Option<Total> {
+        self.total.get().copied()
     }
 
     fn workers(&self) -> Option<usize> {
-        lock(&self.means).map(|means| means.jobs)
+        lock(&self.run_info).map(|run_info| run_info.jobs)
     }
 
     fn is_paused(&self) -> bool {
@@ -89,7 +89,7 @@ pub(crate) struct Console<W = output::Standard> {
     status_line: Option<StatusLine>,
     run_log: Arc<RunLog>,
     /// Records progress in the run log.
-    ticks: Option<ProgressDisplay>,
+    recorder: Option<ProgressDisplay>,
     problems: AtomicU64,
     failed: AtomicBool,
     /// True if an error was reported that isn't about a file that has vanished.
@@ -111,7 +111,7 @@ impl<W: Write + Send> Console<W> {
             progress: None,
             status_line: None,
             run_log: Arc::default(),
-            ticks: None,
+            recorder: None,
             problems: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             failed_otherwise: AtomicBool::new(false),
@@ -127,7 +127,7 @@ impl<W: Write + Send> Console<W> {
         self
     }
 
-    /// Shows progress if it is wanted where standard error goes.
+    /// Shows progress, if the options ask for it where standard error goes.
     pub(crate) fn with_progress(mut self, options: ProgressOptions) -> Self {
         self.progress = ProgressDisplay::begin(options, self.figures()).map(Arc::new);
         self
@@ -150,7 +150,7 @@ impl<W: Write + Send> Console<W> {
     pub(crate) fn with_run_log(mut self, run_log: Arc<RunLog>) -> Self {
         if run_log.wants_entries() {
             let source = Arc::clone(&self.counters) as Arc<dyn FigureSource>;
-            self.ticks = Some(ProgressDisplay::in_run_log(Arc::clone(&run_log), source));
+            self.recorder = Some(ProgressDisplay::in_run_log(Arc::clone(&run_log), source));
         }
         self.run_log = run_log;
         self
@@ -161,9 +161,9 @@ impl<W: Write + Send> Console<W> {
         self.progress.is_some()
     }
 
-    /// True if the total is of use, because progress is shown or recorded.
+    /// True if the total is needed, because progress is shown or recorded.
     pub(crate) fn needs_total(&self) -> bool {
-        self.progress.is_some() || self.ticks.is_some()
+        self.progress.is_some() || self.recorder.is_some()
     }
 
     /// Returns the provider of the run's figures.
@@ -179,12 +179,12 @@ impl<W: Write + Send> Console<W> {
 
     /// Calls `count` for the total once progress is shown; returns without it if the run ends
     /// first. The flag passed to `count` is set when the run ends.
-    pub(crate) fn count_ahead(&self, count: impl FnOnce(&AtomicBool) -> Option<Whole>) {
-        let Some(progress) = self.progress.as_deref().or(self.ticks.as_ref()) else { return };
+    pub(crate) fn count_total(&self, count: impl FnOnce(&AtomicBool) -> Option<Total>) {
+        let Some(progress) = self.progress.as_deref().or(self.recorder.as_ref()) else { return };
         if progress.wait_until_shown()
-            && let Some(whole) = count(progress.over())
+            && let Some(total) = count(progress.over())
         {
-            self.counters.whole.get_or_init(|| whole);
+            self.counters.total.get_or_init(|| total);
         }
     }
 
@@ -193,7 +193,7 @@ impl<W: Write + Send> Console<W> {
         if let Some(status_line) = &self.status_line {
             status_line.end();
         }
-        [self.progress.as_deref(), self.ticks.as_ref()]
+        [self.progress.as_deref(), self.recorder.as_ref()]
             .into_iter()
             .flatten()
             .for_each(ProgressDisplay::finish);
@@ -210,13 +210,13 @@ impl<W: Write + Send> Console<W> {
         (self.counters.done(), self.problems.load(Ordering::Relaxed))
     }
 
-    /// Returns the resources of the run, if it got that far.
-    pub(crate) fn means(&self) -> Option<RunInfo> {
-        *lock(&self.counters.means)
+    /// Returns engine and workers of the run, if it got that far.
+    pub(crate) fn run_info(&self) -> Option<RunInfo> {
+        *lock(&self.counters.run_info)
     }
 
     /// Prints a line on standard error, where standard output is otherwise used.
-    pub(crate) fn line_aside(&self, line: &OutputLine) {
+    pub(crate) fn line_on_stderr(&self, line: &OutputLine) {
         self.complain(&self.messages.line(line));
     }
 
@@ -286,7 +286,7 @@ impl<W: Write + Send> Console<W> {
     pub(crate) fn finish(self) -> ExitCode {
         let finish = self.finish_run();
         finish.end_unread();
-        if finish.is_trouble() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        if finish.is_failure() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
     /// Flushes the output.
@@ -302,10 +302,10 @@ impl<W: Write + Send> Console<W> {
                 let message = self.messages.output_lost(&error);
                 self.run_log.output_lost(&message);
                 complain(&message);
-                Finish::Trouble
+                Finish::Failure
             }
             Ok(()) if is_unread => Finish::Unread,
-            Ok(()) if self.failed.into_inner() || self.has_lost_log.into_inner() => Finish::Trouble,
+            Ok(()) if self.failed.into_inner() || self.has_lost_log.into_inner() => Finish::Failure,
             Ok(()) => Finish::Success,
         }
     }
@@ -317,14 +317,14 @@ pub(crate) enum Finish {
     /// Nothing went wrong.
     Success,
     /// Something went wrong, and was reported.
-    Trouble,
+    Failure,
     /// Nobody reads the output. C programs die of `SIGPIPE` then, without a message.
     Unread,
 }
 
 impl Finish {
     /// True if anything went wrong.
-    pub(crate) fn is_trouble(self) -> bool {
+    pub(crate) fn is_failure(self) -> bool {
         self != Self::Success
     }
 
@@ -337,8 +337,8 @@ impl Finish {
     }
 }
 
-/// True if an error is one that C programs don't see: `SIGPIPE` has ended them. An MPI launcher
-/// would take that for a crash.
+/// True for an error that C programs never see, because `SIGPIPE` has ended them. False under an
+/// MPI launcher, which would take that for a crash.
 fn dies_of(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
         && haul_sys::ends_at_broken_pipe()
@@ -357,7 +357,7 @@ pub(crate) fn complain_of_usage(messages: &Messages, error: &flags::FlagError) {
 pub(crate) fn complain(lines: &[u8]) -> bool {
     let is_closed = haul_sys::was_closed(Standard::Error);
     // Not by `io::stderr`, which takes `EBADF` for success. Its lock keeps long messages apart.
-    !is_closed && haul_sys::write_all_on(io::stderr().lock(), lines).is_ok()
+    !is_closed && haul_sys::write_all_stream(io::stderr().lock(), lines).is_ok()
 }
 
 /// Reads a line from standard input; returns true if it begins with a yes. EOF is a no.
@@ -382,7 +382,7 @@ fn read_answer() -> bool {
 
 impl<W: Write + Send> Reporter for Console<W> {
     fn started(&self, info: RunInfo) {
-        *lock(&self.counters.means) = Some(info);
+        *lock(&self.counters.run_info) = Some(info);
     }
 
     fn count(&self, more: Tally) {

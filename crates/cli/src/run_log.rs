@@ -22,7 +22,7 @@ use crate::timestamp::TimestampClock;
 /// Maximum time that lines of `--verbose` wait for others.
 const VERBOSE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The events and the log file of a run, as far as they are wanted.
+/// The requested logs of a run: events, a log file, or both.
 #[derive(Default)]
 pub(crate) struct RunLog {
     events: Option<Events>,
@@ -103,7 +103,7 @@ impl RunLog {
         self.shown(message);
     }
 
-    /// Records how far the run is.
+    /// Records the progress of the run.
     pub(crate) fn progress(&self, tick: &ProgressTick) {
         if let Some(events) = &self.events {
             events.progress(tick);

@@ -48,7 +48,7 @@ pub(crate) fn before_end(cleanup: impl FnOnce() + Send + 'static) -> io::Result<
     Ok(SignalGuard(()))
 }
 
-/// Has temporary entries removed before a signal ends the program.
+/// Arranges for temporary entries to be removed before a signal ends the program.
 pub(crate) fn remove_temporary_entries() {
     // If that fails, a signal leaves them, as SIGKILL does: a later run removes them.
     if haul_sys::descriptor_limit() >= DESCRIPTORS_MIN {

@@ -47,7 +47,7 @@ pub(crate) struct Statistics {
 impl Statistics {
     /// Collects the statistics of a finished run: counts, problems reported, duration, and its
     /// resources if it got that far.
-    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, means: Option<RunInfo>) -> Self {
+    pub(crate) fn of_run(tally: Tally, problems: u64, took: Duration, run_info: Option<RunInfo>) -> Self {
         let seconds = took.as_secs_f64();
         let processor =
             std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| processor_seconds(&text));
@@ -76,8 +76,8 @@ impl Statistics {
             user_seconds: processor.map(|(user, _)| user),
             system_seconds: processor.map(|(_, system)| system),
             peak_memory_bytes: status.and_then(|text| peak_memory_bytes(&text)),
-            engine: means.map(|means| means.engine),
-            jobs: means.map(|means| means.jobs),
+            engine: run_info.map(|run_info| run_info.engine),
+            jobs: run_info.map(|run_info| run_info.jobs),
         }
     }
 

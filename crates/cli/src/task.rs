@@ -18,7 +18,7 @@ use haul_tar::{Extractor, PositionedWriter};
 use crate::flags::{DefaultSetting, StatisticsForm};
 use crate::line_file::Destination;
 use crate::option_files::is_descriptor_path;
-use crate::progress::{ProgressOptions, Whole};
+use crate::progress::{ProgressOptions, Total};
 use crate::report::Console;
 
 /// An executor for every tool: this process, or a process group.
@@ -51,7 +51,7 @@ impl<E> Executors for E where
 /// The work of one command line.
 pub(crate) trait CliTask: Sync {
     /// Does the work and returns its exit status, which holds unless an error was reported.
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8;
 
     /// Returns the program's exit status, from the work's status and whether an error was reported.
     fn exit_status(&self, status: u8, trouble: bool) -> u8 {
@@ -60,18 +60,18 @@ pub(crate) trait CliTask: Sync {
 
     /// Returns a path that the work reads or writes and that every host sees; a batch job's files
     /// are placed next to it. `None` if the request is invalid: the error needs no job.
-    fn place(&self) -> Option<&Path>;
+    fn shared_path(&self) -> Option<&Path>;
 
-    /// Returns the paths that the work reads or writes, as far as the user named them.
+    /// Returns the paths, named by the user, that the work reads or writes.
     fn operands(&self) -> Vec<&CStr>;
 
-    /// True if the work needs this process's standard input, or another descriptor of it.
+    /// True if the work needs standard input, or another descriptor of this process.
     fn needs_descriptors(&self) -> bool {
         self.operands().into_iter().any(|operand| is_descriptor_path(operand.to_bytes()))
     }
 
     /// Returns the file in which the work lists what it has done, and the option that names it.
-    fn listed_in(&self) -> Option<(&'static str, &Path)> {
+    fn manifest_file(&self) -> Option<(&'static str, &Path)> {
         None
     }
 
@@ -83,11 +83,11 @@ pub(crate) trait CliTask: Sync {
 
     /// Called before the work begins, if its total will be counted: by then the work may have
     /// changed the trees.
-    fn before_count(&self) {}
+    fn before_total(&self) {}
 
     /// Counts the work, for progress; ends early once `over` is set. `None` if it can't be known.
     /// `report` is for warnings.
-    fn count_ahead(&self, _over: &AtomicBool, _report: &dyn Reporter) -> Option<Whole> {
+    fn count_total(&self, _over: &AtomicBool, _report: &dyn Reporter) -> Option<Total> {
         None
     }
 }
@@ -119,15 +119,15 @@ pub(crate) struct RunOptions {
     pub(crate) configured: Vec<DefaultSetting>,
 }
 
-/// Counts the total in the background, if anybody sees progress.
+/// Counts the total in the background, if progress is shown or recorded.
 pub(crate) fn count_in_background<'a>(
     scope: &'a Scope<'a, '_>,
     console: &'a Console,
     work: &'a impl CliTask,
 ) {
     if console.needs_total() {
-        work.before_count();
-        let count = || console.count_ahead(|over| work.count_ahead(over, console));
+        work.before_total();
+        let count = || console.count_total(|over| work.count_total(over, console));
         // Without the thread there is just no percentage.
         std::thread::Builder::new().name("count".to_owned()).spawn_scoped(scope, count).ok();
     }

@@ -29,7 +29,7 @@ use crate::task::{CliTask, RunOptions, count_in_background};
 
 /// Runs work where it belongs: in a batch job if that is the only way to get hosts, otherwise as
 /// [`launch`] does.
-pub(crate) fn carry_out(messages: Messages, run_options: &RunOptions, work: &impl CliTask) -> ExitCode {
+pub(crate) fn run_anywhere(messages: Messages, run_options: &RunOptions, work: &impl CliTask) -> ExitCode {
     match batch::system(run_options, work) {
         Ok(Some(system)) => batch::submit(messages, run_options, work, system),
         Ok(None) => launch(messages, run_options, None, work),
@@ -48,12 +48,12 @@ pub(crate) fn launch(
 ) -> ExitCode {
     if cluster::is_under_launcher() && run_options.hosts.clients.is_none() {
         return cluster::under_launcher(&run_options.hosts, journal, |group| {
-            by(messages, run_options, Some(group), work)
+            run_in(messages, run_options, Some(group), work)
         });
     }
-    let Some(clients) = run_options.hosts.clients else { return by(messages, run_options, None, work) };
+    let Some(clients) = run_options.hosts.clients else { return run_in(messages, run_options, None, work) };
     match cluster::group(clients, &run_options.hosts, journal) {
-        Ok(group) => by(messages, run_options, Some(&group), work),
+        Ok(group) => run_in(messages, run_options, Some(&group), work),
         Err(why) => cluster::refuse(ExitCode::from(work.exit_status(0, true)), || {
             complain(&messages.debug(&not_started(clients, &why)));
         }),
@@ -61,7 +61,7 @@ pub(crate) fn launch(
 }
 
 /// Runs work in a process group, or in this process alone.
-pub(crate) fn by(
+pub(crate) fn run_in(
     messages: Messages,
     run_options: &RunOptions,
     group: Option<&ProcessGroup>,
@@ -92,7 +92,7 @@ pub(crate) fn by(
     };
     let console = Console::new(messages.clone(), LineSink::standard())
         .with_debug(run_options.debug)
-        .with_progress(batch::shown_here(run_options.progress))
+        .with_progress(batch::local_display(run_options.progress))
         .with_run_log(Arc::clone(&run_log))
         .with_status_line();
     let feed = ProgressFeed::begin(run_options.progress, console.figures());
@@ -101,8 +101,8 @@ pub(crate) fn by(
     let status = std::thread::scope(|scope| {
         count_in_background(scope, &console, work);
         let status = match group {
-            Some(group) => done_by_group(work, run_options, config, group, &console),
-            None => work.done_by(&Alone, config, &console),
+            Some(group) => run_in_group(work, run_options, config, group, &console),
+            None => work.run(&Alone, config, &console),
         };
         console.end_progress();
         status
@@ -110,7 +110,7 @@ pub(crate) fn by(
     drop(feed);
     let statistics = (run_options.statistics.is_some() || run_log.is_wanted()).then(|| {
         let (tally, problems) = console.counted();
-        Statistics::of_run(tally, problems, began.elapsed(), console.means())
+        Statistics::of_run(tally, problems, began.elapsed(), console.run_info())
     });
     match (run_options.statistics, &statistics) {
         (Some(StatisticsForm::Table), Some(statistics)) => console.complain(statistics.table().as_bytes()),
@@ -122,7 +122,7 @@ pub(crate) fn by(
         console.remark("stopped as requested: entries not yet begun were not processed");
     }
     let finish = console.finish_run();
-    let status = if is_stopping { 128 + SIGINT as u8 } else { work.exit_status(status, finish.is_trouble()) };
+    let status = if is_stopping { 128 + SIGINT as u8 } else { work.exit_status(status, finish.is_failure()) };
     statistics.iter().for_each(|statistics| run_log.end(status, statistics));
     let is_lost = run_log.report_failures(|why| {
         complain(&messages.debug(why));
@@ -134,17 +134,17 @@ pub(crate) fn by(
     ExitCode::from(if is_lost { work.exit_status(status, true) } else { status })
 }
 
-/// Has a process group do the work, and shuts it down.
-fn done_by_group(
+/// Runs work in a process group, and shuts the group down.
+fn run_in_group(
     work: &impl CliTask,
     run_options: &RunOptions,
     config: &Config,
     group: &ProcessGroup,
     console: &Console,
 ) -> u8 {
-    let status = work.done_by(group, config, console);
-    dismiss(group, console);
-    batch::keep_what_is_left(group, console);
+    let status = work.run(group, config, console);
+    shut_down(group, console);
+    batch::keep_job_directory(group, console);
     if status == 0 {
         batch::remove_used(run_options, console);
     }
@@ -169,7 +169,8 @@ pub(crate) fn c_path(path: &Path) -> CString {
     c_string(path.as_os_str().as_bytes())
 }
 
-/// Starts to answer at the control socket. Without a thread for it there is just no control.
+/// Starts the server of the control socket. If its thread can't be started, the run goes on without
+/// it.
 fn controlled(
     socket: ControlSocket,
     run_options: &RunOptions,
@@ -189,8 +190,8 @@ fn controlled(
 }
 
 /// Shuts a process group down and logs how many messages it exchanged.
-fn dismiss(group: &ProcessGroup, console: &Console) {
-    match group.dismiss(console) {
+fn shut_down(group: &ProcessGroup, console: &Console) {
+    match group.shut_down(console) {
         Ok(messages) => console.debug(&format!("{messages} messages between the processes")),
         Err(why) => console.debug(&not_shut_down(&why)),
     }

@@ -281,10 +281,10 @@ fn a_dead_socket_is_replaced_and_nothing_else_is() {
     scene.sandbox.script("echo file >file; mkdir directory; ln -s socket link").unwrap();
     let live = UnixListener::bind(scene.socket()).unwrap();
     for (path, why) in [
-        ("socket", "another command listens on it"),
-        ("file", "the file exists and is no socket"),
-        ("directory", "the file exists and is no socket"),
-        ("link", "the file exists and is no socket"),
+        ("socket", "another command is listening on it"),
+        ("file", "the file exists and is not a socket"),
+        ("directory", "the file exists and is not a socket"),
+        ("link", "the file exists and is not a socket"),
         ("missing/socket", "No such file or directory"),
         (long.as_str(), "File name too long"),
     ] {

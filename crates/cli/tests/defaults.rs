@@ -220,7 +220,7 @@ fn a_wrong_setting_is_an_error_with_its_place_and_copies_nothing() {
     fs::set_permissions(home.file(), Permissions::from_mode(0o666)).unwrap();
     let output = home.run(&["grep", "text", "a"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    let wanted = format!("haul grep: {place}: refused, because others may write to it (chmod go-w)\n");
+    let wanted = format!("haul grep: {place}: refused: it is writable by others (chmod go-w)\n");
     assert_eq!(errors(&output), wanted);
 }
 

@@ -68,7 +68,7 @@ fn a_list_that_leads_elsewhere_is_refused_before_anything_is_touched() {
         (&["--files-from=-"], b"a/../../x", "name 1 leads out of SOURCE"),
         (&["--files-from=-"], b"/etc/passwd", "name 1 is absolute"),
         (&["--files0-from=-"], b"v\0\0c", "name 2 is empty"),
-        (&["--files-from=-"], b"v\0c", "name 1 has a NUL in it; use --null"),
+        (&["--files-from=-"], b"v\0c", "name 1 contains a NUL; use --null"),
         (&["--files-from=/no/such/list"], b"", "/no/such/list: No such file or directory"),
         (&["--files-from=-", "--parents"], b"v", "--parents"),
         (&["--null"], b"", "--files-from"),

@@ -2,7 +2,7 @@
 //! as on a single machine.
 //!
 //! ```text
-//! messages ─► Agent::take ─► feed ─► Local (threads) ─► SendQueue ─► messages
+//! messages ─► Agent::handle ─► feed ─► Local (threads) ─► SendQueue ─► messages
 //! ```
 //!
 //! The thread that handles messages never touches a file, so a hanging file system doesn't silence
@@ -24,11 +24,11 @@ use crate::remote_path::{ItemReceiver, RemotePaths};
 use crate::schedule::{FileId, ItemId};
 use crate::send_queue::SendQueue;
 use crate::transport::Rank;
-use crate::wire::{Message, RangeOver, unpack};
+use crate::wire::{Message, RangeDone, unpack};
 
 /// Turns a rank's messages into jobs.
 pub(crate) struct Agent<'a, T: Distributed + 'static> {
-    pub(crate) ways: Arc<RemotePaths>,
+    pub(crate) remote_paths: Arc<RemotePaths>,
     pub(crate) send_queue: Arc<SendQueue<T>>,
     pub(crate) feed: Feed<'a, Job<T>>,
     pub(crate) rank: Rank,
@@ -40,7 +40,7 @@ pub(crate) struct Agent<'a, T: Distributed + 'static> {
 
 impl<T: Distributed + 'static> Agent<'_, T> {
     /// Handles a message that concerns the work; returns any other.
-    pub(crate) fn take(&self, message: Message) -> Option<Message> {
+    pub(crate) fn handle(&self, message: Message) -> Option<Message> {
         match message {
             Message::Items(items) => {
                 // Register all of them before the first can complete, so that one report covers
@@ -50,11 +50,11 @@ impl<T: Distributed + 'static> Agent<'_, T> {
                 let directory = |(_, packed): &(_, Result<PackedItem, _>)| {
                     packed.as_ref().map_or(0, |packed| packed.source.inode())
                 };
-                let items = in_turn(items, directory);
+                let items = interleave(items, directory);
                 items.into_iter().for_each(|(item, packed)| self.begin_item(item, packed));
             }
             Message::Range { file, leader, range, ticket } => {
-                let over = RangeOver {
+                let done = RangeDone {
                     rank: self.rank,
                     file,
                     range,
@@ -64,15 +64,15 @@ impl<T: Distributed + 'static> Agent<'_, T> {
                     result: Vec::new(),
                     problems: Vec::new(),
                 };
-                self.begin_range(over, leader, ticket);
+                self.begin_range(done, leader, ticket);
             }
-            Message::Moved(over) => {
+            Message::Moved(done) => {
                 // Must come before the file can complete.
-                self.send_queue.pass_on(over.clone());
-                self.count(&over);
+                self.send_queue.forward(done.clone());
+                self.count(&done);
             }
-            Message::RangesOver { file, moved } => self.finish(file, moved),
-            Message::CalledOff => self.cancel.cancel(),
+            Message::RangesDone { file, moved } => self.finish(file, moved),
+            Message::Cancelled => self.cancel.cancel(),
             Message::Limits(values) => {
                 if let Some(limits) = self.limits {
                     limits.change(|own| *own = values);
@@ -89,44 +89,44 @@ impl<T: Distributed + 'static> Agent<'_, T> {
     }
 
     fn begin_item(&self, item: ItemId, packed: Result<PackedItem, Problem>) {
-        let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
-        // There may be many more than a run begins with.
+        let (remote_paths, send_queue) = (Arc::clone(&self.remote_paths), Arc::clone(&self.send_queue));
+        // There may be many more by now than at the beginning.
         let workers = self.feed.working();
-        self.feed.share(Job::Visit(Box::new(move |cx| {
+        self.feed.share(Job::Callback(Box::new(move |cx| {
             let batch_entries = batch_entries(workers, send_queue.items_in_hand());
-            match packed.and_then(|packed| admit(cx, &ways, &send_queue, packed, batch_entries)) {
+            match packed.and_then(|packed| admit(cx, &remote_paths, &send_queue, packed, batch_entries)) {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
                 Err(problem) => send_queue.refuse_item(item, problem),
             }
         })));
     }
 
-    fn begin_range(&self, over: RangeOver, leader: Rank, ticket: Vec<u8>) {
-        let range = over.range.clone();
-        let number = self.send_queue.begin_range(over, leader);
-        let (ways, send_queue) = (Arc::clone(&self.ways), Arc::clone(&self.send_queue));
-        self.feed.share(Job::Visit(Box::new(move |cx| {
+    fn begin_range(&self, done: RangeDone, leader: Rank, ticket: Vec<u8>) {
+        let range = done.range.clone();
+        let number = self.send_queue.begin_range(done, leader);
+        let (remote_paths, send_queue) = (Arc::clone(&self.remote_paths), Arc::clone(&self.send_queue));
+        self.feed.share(Job::Callback(Box::new(move |cx| {
             let job = unpacked(&ticket).and_then(|mut packed| {
                 packed.spec.number = number;
                 packed.spec.piece = packed.spec.piece.map(|piece| LargeFileRange { range, ..piece });
-                admit(cx, &ways, &send_queue, packed, 1)
+                admit(cx, &remote_paths, &send_queue, packed, 1)
             });
             match job {
                 Ok(jobs) => jobs.into_iter().for_each(|job| cx.share(job)),
                 Err(problem) => {
                     CompletionSink::note(&*send_queue, ItemKey::Range(number), problem);
-                    send_queue.range_over(number, false, Vec::new());
+                    send_queue.range_done(number, false, Vec::new());
                 }
             }
         })));
     }
 
     /// Counts a range of a file led by this rank, and finishes the file after the last one.
-    fn count(&self, over: &RangeOver) {
+    fn count(&self, done: &RangeDone) {
         let mut led = self.send_queue.led();
-        let Some(file) = led.get_mut(&over.file) else { return };
-        file.left = file.left.saturating_sub(over.range.end - over.range.start);
-        file.failed |= !over.moved || !self.tool.add_ranges(&file.file, std::slice::from_ref(&over.result));
+        let Some(file) = led.get_mut(&done.file) else { return };
+        file.left = file.left.saturating_sub(done.range.end - done.range.start);
+        file.failed |= !done.moved || !self.tool.add_ranges(&file.file, std::slice::from_ref(&done.result));
         // A failed file is finished at once. Other ranks then write to a file that is removed.
         if file.left > 0 && !file.failed {
             return;
@@ -134,7 +134,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
         let moved = !file.failed;
         // `finish` takes the lock again.
         drop(led);
-        self.finish(over.file, moved);
+        self.finish(done.file, moved);
     }
 
     fn finish(&self, file: FileId, moved: bool) {
@@ -148,7 +148,7 @@ impl<T: Distributed + 'static> Agent<'_, T> {
 ///
 /// The kernel lets only one process of a host at a time create or rename a file in a directory, and
 /// workers take items in this order, so neighbours should be in different directories.
-fn in_turn<P>(items: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
+fn interleave<P>(items: Vec<P>, directory: impl Fn(&P) -> u64) -> Vec<P> {
     let mut turns = HashMap::new();
     let mut items: Vec<_> = items
         .into_iter()
@@ -174,12 +174,12 @@ fn batch_entries(workers: usize, items: usize) -> usize {
 
 fn admit<T: Distributed + 'static>(
     cx: &Context<'_, T>,
-    ways: &RemotePaths,
+    remote_paths: &RemotePaths,
     send_queue: &Arc<SendQueue<T>>,
     packed: PackedItem,
     batch_entries: usize,
 ) -> Result<Vec<Job<T>>, Problem> {
-    let receiver = ItemReceiver { cache: cx.cache(), ways };
+    let receiver = ItemReceiver { cache: cx.cache(), remote_paths };
     let cannot =
         |(path, cause): (Vec<u8>, _)| Problem::new(ClusterKind::CannotReach).naming(path).because(cause);
     let sink = Arc::clone(send_queue) as Arc<dyn CompletionSink<T>>;
@@ -208,13 +208,13 @@ pub(crate) struct WorkerPool<T: Distributed> {
 
 #[cfg(test)]
 mod tests {
-    use super::{batch_entries, in_turn};
+    use super::{batch_entries, interleave};
 
     #[test]
     fn neighbours_are_of_different_directories() {
         let items = vec![(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (2, 'e'), (3, 'f')];
         let order: String =
-            in_turn(items, |(directory, _)| *directory).into_iter().map(|(_, item)| item).collect();
+            interleave(items, |(directory, _)| *directory).into_iter().map(|(_, item)| item).collect();
         assert_eq!(order, "adfbec");
     }
 

@@ -36,23 +36,23 @@ pub trait Distributed: Tool {
 
     /// Called in the walking process before the ranks first start, with each directory in which the
     /// tool creates entries, and the time by the clock of its file system.
-    fn begin_in(&self, _place: &DirHandle, _now: Timestamp) {}
+    fn note_start_time(&self, _directory: &DirHandle, _now: Timestamp) {}
 
     /// Creates the tool in a process that receives work items; `None` if the init message has
     /// another version.
     fn from_init(init_message: &[u8]) -> Option<Self>;
 
     /// True if an entry can be processed without knowledge of the rest of the run.
-    fn may_travel(&self, _node: &DirNode<Self>) -> bool {
+    fn is_distributable(&self, _node: &DirNode<Self>) -> bool {
         true
     }
 
-    /// True if an entry of a directory can be, if the directory may travel.
-    fn entry_may_travel(&self, _entry: &Entry<Self>) -> bool {
+    /// True if an entry of a distributable directory can be processed elsewhere too.
+    fn entry_is_distributable(&self, _entry: &Entry<Self>) -> bool {
         true
     }
 
-    /// Packs the tool's state of a directory, as far as its entries need it.
+    /// Packs the part of the tool's state of a directory that its entries need.
     fn pack(&self, own: &Self::Directory) -> Vec<u8>;
 
     /// Unpacks the output of [`Distributed::pack`] in the process that receives the work item.
@@ -64,7 +64,7 @@ pub trait Distributed: Tool {
 
     /// Returns the directory and name of an entry's copy, once created. `None` for tools that
     /// create nothing, and for entries that a journal must not skip.
-    fn made<'a>(&self, _entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
+    fn target_of<'a>(&self, _entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
         None
     }
 
@@ -72,8 +72,8 @@ pub trait Distributed: Tool {
     /// may resume it. May be called twice.
     fn lost(&self) {}
 
-    /// True if finishing a large file depends on its complete content (setting attributes does) or
-    /// on the results of its ranges, so that the leader counts the ranges itself.
+    /// True if the leader of a large file counts its ranges itself, because finishing the file
+    /// needs its complete content (setting attributes does) or the results of its ranges.
     fn leader_counts(&self) -> bool {
         false
     }
@@ -82,9 +82,9 @@ pub trait Distributed: Tool {
     /// is reported.
     fn finish_item(&self, _cx: &Context<'_, Self>, _node: &DirNode<Self>) {}
 
-    /// True if the walking process can redo an entry. It is then handed back if its result is too
+    /// True if the walking process can redo an entry, which is then bounced if its result is too
     /// long to be sent.
-    fn can_do_again(&self, _entry: &Entry<Self>) -> bool {
+    fn can_redo(&self, _entry: &Entry<Self>) -> bool {
         false
     }
 
@@ -152,14 +152,14 @@ pub trait Distributed: Tool {
 
     /// Decides about a bounced entry in the walking process. Returns true if the entry must be
     /// processed after all, with a hard-link claim. Otherwise it is completed or kept here.
-    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+    fn decide_bounced(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         cx.complete(entry);
         false
     }
 
     /// Called in the walking process when an entry with a hard-link claim is complete; `stands` is
-    /// true if its copy exists.
-    fn claimed_is_over(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _stands: bool) {}
+    /// true if its copy exists. Releases the claim.
+    fn claim_ended(&self, _cx: &Context<'_, Self>, _entry: &Entry<Self>, _stands: bool) {}
 }
 
 /// The open target of a file led by another process.

@@ -39,14 +39,14 @@ impl Entered {
 }
 
 /// Outcome of entering a directory for another process.
-pub(crate) enum Elsewhere {
+pub(crate) enum EnterOutcome {
     Entered(Box<Entered>),
     /// The walking process must enter the directory.
-    Returned,
-    /// The same, and the tool has handed it back.
-    HandedBack,
+    Bounced,
+    /// Same as `Bounced`, and the tool has handed it back itself.
+    Deferred,
     /// Complete: there are no entries to visit.
-    Over,
+    Complete,
 }
 
 /// Reads the whole listing; `None` if it is too large.
@@ -55,30 +55,30 @@ fn listing(reader: &mut DirectoryReader, fd: &Fd) -> Result<Option<NameArena>, E
     Ok((!reader.read(fd, &mut names, WINDOW_ENTRIES)?).then_some(names))
 }
 
-/// Enters a directory for the walking process. Creates nothing if the directory is bounced, as it
-/// is unless a listing of its size, in bytes, `fits`.
+/// Enters a directory for the walking process. Creates nothing if the directory is bounced; that
+/// includes one for whose listing `fits`, called with its size in bytes, returns false.
 pub(crate) fn enter<T: Distributed>(
     cx: &Context<'_, T>,
     entry: &Entry<T>,
     opened: &OpenSubdir<'_>,
     fits: impl FnOnce(usize) -> bool,
-) -> Elsewhere {
-    let OpenSubdir { source: Ok(fd), stat: seen, follow } = opened else { return Elsewhere::Returned };
+) -> EnterOutcome {
+    let OpenSubdir { source: Ok(fd), stat: seen, follow } = opened else { return EnterOutcome::Bounced };
     let above = cx.cache().open(&entry.node.source).and_then(|above| stat(&*above));
     let same_device = above.is_ok_and(|above| above.identity.device == seen.identity.device);
     // Listed before the tool creates anything: a directory that is too large must be bounced
     // untouched.
-    let Ok(Some(names)) = listing(&mut DirectoryReader::new(), fd) else { return Elsewhere::Returned };
+    let Ok(Some(names)) = listing(&mut DirectoryReader::new(), fd) else { return EnterOutcome::Bounced };
     let names = PackedNames::of(&names);
     if !same_device || !fits(names.bytes().len()) {
-        return Elsewhere::Returned;
+        return EnterOutcome::Bounced;
     }
     let own = match cx.tool().enter_dir(cx, entry, &OpenDir { source: Ok(fd), stat: seen, scope: None }) {
         Enter::Visit(own) => own,
-        Enter::Bare(_) | Enter::Done => return Elsewhere::Over,
-        Enter::Deferred => return Elsewhere::HandedBack,
+        Enter::Bare(_) | Enter::Done => return EnterOutcome::Complete,
+        Enter::Deferred => return EnterOutcome::Deferred,
     };
-    Elsewhere::Entered(Box::new(Entered {
+    EnterOutcome::Entered(Box::new(Entered {
         name: entry.name().to_owned(),
         stat: **seen,
         follow: *follow,
@@ -89,7 +89,7 @@ pub(crate) fn enter<T: Distributed>(
 
 impl Entered {
     /// Continues with the directory in the walking process.
-    pub(crate) fn go_on<T: Distributed>(self, cx: &Context<'_, T>, entry: &Entry<T>) {
+    pub(crate) fn resume<T: Distributed>(self, cx: &Context<'_, T>, entry: &Entry<T>) {
         let Self { stat, follow, own, names, .. } = self;
         // Device numbers differ between hosts. The remote rank checked that this directory is on
         // the same device as its parent.

@@ -1,4 +1,4 @@
-//! Why a distributed run fails, as kinds to match on. `Display` has a default text for each.
+//! Errors of a distributed run, to match on. `Display` has a default text for each.
 //!
 //! ```text
 //! rank:            RankMismatch ── as text: another build may read it ──► JobError::Unfit
@@ -211,7 +211,7 @@ pub enum RankMismatch {
     Thread(Arc<io::Error>),
     /// It can't lower its priority.
     Priority(Arc<io::Error>),
-    /// It can't have the kernel end it when its lease is over.
+    /// It can't create the timer that ends it when its lease is over.
     Lease(Arc<io::Error>),
     /// It doesn't see a directory.
     Unseen {

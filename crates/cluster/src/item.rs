@@ -100,8 +100,8 @@ pub struct WorkItem<T: Tool> {
     /// Total size of the listings of its directories, in bytes.
     pub(crate) listed: AtomicUsize,
     seen: OnceLock<SeenEntries>,
-    /// Entries that get no stamp, because they were left out.
-    left_out: Mutex<HashSet<CString>>,
+    /// Entries that get no stamp, because they were skipped.
+    unstamped: Mutex<HashSet<CString>>,
 }
 
 /// Called with the results of work items.
@@ -126,14 +126,14 @@ pub trait CompletionSink<T: Tool>: Send + Sync {
     fn is_large(&self, size: u64) -> bool;
 
     /// Returns a number for a large file; `None` if the file is too small for several processes.
-    fn large(&self, stat: &Stat) -> Option<u64>;
+    fn number_large_file(&self, stat: &Stat) -> Option<u64>;
 
     /// Called when the target of a large file has been created. The sink keeps the file until all
     /// ranges are complete, then offers it as [`Job::finish`].
-    fn begun(&self, tool: &T, number: u64, file: LargeFile<T>);
+    fn file_opened(&self, tool: &T, number: u64, file: LargeFile<T>);
 
     /// Called when a large file has been closed, whether it succeeded or failed.
-    fn over(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool);
+    fn file_closed(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool);
 }
 
 /// A large file with an open target.
@@ -152,11 +152,11 @@ pub fn item_of<T: Tool + 'static>(node: &DirNode<T>) -> Option<&WorkItem<T>> {
     node.owner.as_ref()?.as_any().downcast_ref()
 }
 
-/// Outcome of a work item's entries, as far as they are not simply complete.
+/// Outcome of a work item's entries, except those that are simply complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemOutcome {
     /// Bounced entries: only the walking process can decide about them.
-    pub returned: Vec<CString>,
+    pub bounced: Vec<CString>,
     /// For an item with a hard-link claim: entries whose copy exists.
     pub completed: Vec<CString>,
     /// Detached large files, with the numbers they will be reported under.
@@ -181,7 +181,7 @@ impl<T: Tool> WorkItem<T> {
     pub(crate) fn new(spec: ItemSpec, sink: Arc<dyn CompletionSink<T>>) -> Self {
         let (outcome, moved) = (Mutex::default(), AtomicBool::new(false));
         let (range_result, listed, seen) = (OnceLock::new(), AtomicUsize::new(0), OnceLock::new());
-        Self { spec, sink, outcome, moved, range_result, listed, seen, left_out: Mutex::default() }
+        Self { spec, sink, outcome, moved, range_result, listed, seen, unstamped: Mutex::default() }
     }
 
     /// True if a file of `size` bytes may be moved by several processes, which then open its
@@ -217,11 +217,11 @@ impl<T: Tool> WorkItem<T> {
         T: Distributed,
     {
         let Some(seen) = self.seen.get() else { return };
-        let ItemOutcome { detached, returned, .. } = self.outcome();
+        let ItemOutcome { detached, bounced, .. } = self.outcome();
         let detached: HashSet<_> = detached.into_iter().map(|(name, _)| name).collect();
-        let returned: HashSet<_> = returned.into_iter().collect();
-        let left_out = lock(&self.left_out);
-        let is_done = |name: &CStr| !returned.contains(name) && !left_out.contains(name);
+        let bounced: HashSet<_> = bounced.into_iter().collect();
+        let unstamped = lock(&self.unstamped);
+        let is_done = |name: &CStr| !bounced.contains(name) && !unstamped.contains(name);
         let may_be = |entry: &Entry<T>| is_done(entry.name()) && may_be(entry);
         let stamps = seen.stamps(cx.tool(), cx.cache(), node, |name| detached.contains(name), may_be);
         self.change(|outcome| outcome.stamps = stamps);
@@ -229,7 +229,7 @@ impl<T: Tool> WorkItem<T> {
 
     pub(crate) fn leave_unstamped(&self, name: &CStr) {
         if self.spec.stamps.is_some() {
-            lock(&self.left_out).insert(name.to_owned());
+            lock(&self.unstamped).insert(name.to_owned());
         }
     }
 
@@ -278,7 +278,7 @@ impl<T: Tool> WorkItem<T> {
 
 /// A work item in the walking process, kept until it is done.
 pub struct PendingItem<T: Tool> {
-    entry: Vec<Entry<T>>,
+    entries: Vec<Entry<T>>,
 }
 
 /// A work item in transit.
@@ -331,7 +331,7 @@ impl PackedItem {
                     }
                     cx.release(&node);
                 };
-                (names, Some(Job::Visit(Box::new(last))))
+                (names, Some(Job::Callback(Box::new(last))))
             }
             None => (names, None),
         };
@@ -343,8 +343,8 @@ impl PackedItem {
     }
 }
 
-/// True if only the launch process can open an entry: by its name, another process finds its own
-/// standard input, or a FIFO or device of its own host.
+/// True if only the launch process can open an entry: under its name, another process would find
+/// its own standard input, or a FIFO or device of its own host.
 fn is_bound_to_process<T: Distributed>(tool: &T, entry: &Entry<T>) -> bool {
     let is_known = matches!(entry.kind, EntryType::Regular | EntryType::Directory);
     if is_known || !(entry.is_operand() || tool.follow(entry)) {
@@ -354,7 +354,7 @@ fn is_bound_to_process<T: Distributed>(tool: &T, entry: &Entry<T>) -> bool {
     if leads_to_descriptor(Path::new(OsStr::from_bytes(&path))) {
         return true;
     }
-    // What can't be looked at is reported by whoever processes it.
+    // A failed `stat` is reported by the process that gets the entry.
     let kind = stat_path::<&Fd>(None, &c_string(&path), true).map(|stat| stat.kind);
     entry.is_operand() && kind.is_ok_and(|kind| !matches!(kind, FileType::Regular | FileType::Directory))
 }
@@ -366,10 +366,10 @@ impl<T: Distributed> PendingItem<T> {
     /// Any other job is handed back.
     pub fn of_directories(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
-            Job::Enter(node, batch) if tool.may_travel(&node) => {
+            Job::Enter(node, batch) if tool.is_distributable(&node) => {
                 let may = batch.inodes().all(|inode| tool.may_be_entered_elsewhere(&node, inode));
                 match may {
-                    true => Ok(Self { entry: batch.entries(&node) }),
+                    true => Ok(Self { entries: batch.entries(&node) }),
                     false => Err(Job::Enter(node, batch)),
                 }
             }
@@ -383,14 +383,15 @@ impl<T: Distributed> PendingItem<T> {
     /// Any other job is handed back.
     pub fn of(tool: &T, job: Job<T>) -> Result<Self, Job<T>> {
         match job {
-            Job::Entries(entry) => Ok(Self { entry }),
+            Job::Entries(entries) => Ok(Self { entries }),
             Job::Files(node, batch)
-                if tool.may_travel(&node) && batch.has_no_directories(&node, |entry| tool.follow(entry)) =>
+                if tool.is_distributable(&node)
+                    && batch.has_no_directories(&node, |entry| tool.follow(entry)) =>
             {
-                let entry = batch.entries(&node);
-                let may = |entry| tool.entry_may_travel(entry) && !is_bound_to_process(tool, entry);
-                match entry.iter().all(may) {
-                    true => Ok(Self { entry }),
+                let entries = batch.entries(&node);
+                let may = |entry| tool.entry_is_distributable(entry) && !is_bound_to_process(tool, entry);
+                match entries.iter().all(may) {
+                    true => Ok(Self { entries }),
                     false => Err(Job::Files(node, batch)),
                 }
             }
@@ -401,32 +402,32 @@ impl<T: Distributed> PendingItem<T> {
     /// Creates an item of one entry.
     #[must_use]
     pub fn of_one(entry: Entry<T>) -> Self {
-        Self { entry: vec![entry] }
+        Self { entries: vec![entry] }
     }
 
     /// Returns the number of entries.
     #[must_use]
-    pub fn entries(&self) -> usize {
-        self.entry.len()
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
     }
 
     /// Returns the entries.
     #[must_use]
-    pub fn entry(&self) -> &[Entry<T>] {
-        &self.entry
+    pub fn entries(&self) -> &[Entry<T>] {
+        &self.entries
     }
 
     /// Packs the item for sending.
     #[must_use]
     pub fn pack(&self, tool: &T, spec: ItemSpec) -> PackedItem {
-        let node = self.entry.first().map(|entry| &entry.node);
+        let node = self.entries.first().map(|entry| &entry.node);
         let mut packed = PackedItem {
-            spec: ItemSpec { operands: node.is_some_and(|node| node.is_operands_place()), ..spec },
+            spec: ItemSpec { operands: node.is_some_and(|node| node.holds_operands()), ..spec },
             source: node.map(|node| RemotePath::to(&node.source)).unwrap_or_default(),
             own: node.map(|node| tool.pack(&node.own)).unwrap_or_default(),
             names: PackedNames::default(),
         };
-        for entry in &self.entry {
+        for entry in &self.entries {
             packed.names.push(entry.name(), entry.kind);
             if T::SENDS_INODES {
                 packed.names.push_inode(entry.name.inode());
@@ -437,45 +438,45 @@ impl<T: Distributed> PendingItem<T> {
 
     /// Cuts the item into items of at most `most` entries, in their order.
     pub fn cut(self, most: usize) -> impl Iterator<Item = Self> {
-        let mut left = self.entry.into_iter().peekable();
+        let mut left = self.entries.into_iter().peekable();
         std::iter::from_fn(move || {
             left.peek()?;
-            Some(Self { entry: left.by_ref().take(most.max(1)).collect() })
+            Some(Self { entries: left.by_ref().take(most.max(1)).collect() })
         })
     }
 
     /// Removes one entry and returns it as an item of its own. The others keep their order.
     pub fn take(&mut self, name: &CStr) -> Option<Self> {
-        let index = self.entry.iter().position(|entry| entry.name() == name)?;
-        Some(Self { entry: vec![self.entry.remove(index)] })
+        let index = self.entries.iter().position(|entry| entry.name() == name)?;
+        Some(Self { entries: vec![self.entries.remove(index)] })
     }
 
-    /// Completes the entries that another process is done with. Shares those that need a second
-    /// pass with a hard-link claim as a new job.
+    /// Completes the entries that another process has processed. Those that need a second pass with
+    /// a hard-link claim become a new job.
     pub fn complete(self, cx: &Context<'_, T>, claimed: bool, outcome: ItemOutcome) {
-        let ItemOutcome { returned, completed, entered, emitted, detached: _, stamps: _ } = outcome;
+        let ItemOutcome { bounced, completed, entered, emitted, detached: _, stamps: _ } = outcome;
         let mut emitted = by_name(emitted);
-        let [returned, completed] = [returned, completed].map(HashSet::<CString>::from_iter);
+        let [bounced, completed] = [bounced, completed].map(HashSet::<CString>::from_iter);
         let mut entered: HashMap<_, _> =
             entered.into_iter().map(|entered| (entered.name.clone(), entered)).collect();
         let mut again = Vec::new();
-        for mut entry in self.entry {
+        for mut entry in self.entries {
             // Results come first: completing the entry may finish its directory.
             for result in emitted.remove(entry.name()).unwrap_or_default() {
                 cx.tool().emitted(cx, &entry, &result);
             }
-            let is_returned = returned.contains(entry.name());
-            if is_returned && entry.kind == EntryType::Directory {
+            let is_bounced = bounced.contains(entry.name());
+            if is_bounced && entry.kind == EntryType::Directory {
                 enter_here(cx, &entry);
             } else if let Some(entered) = entered.remove(entry.name()) {
-                entered.go_on(cx, &entry);
-            } else if !is_returned {
+                entered.resume(cx, &entry);
+            } else if !is_bounced {
                 if claimed {
-                    cx.tool().claimed_is_over(cx, &entry, completed.contains(entry.name()));
+                    cx.tool().claim_ended(cx, &entry, completed.contains(entry.name()));
                 }
-                // Not `complete`: the rank has counted the entry, in its news.
+                // Not `complete`, which counts the entry: the rank has done that.
                 cx.release(&entry.node);
-            } else if cx.tool().decide_returned(cx, &mut entry) {
+            } else if cx.tool().decide_bounced(cx, &mut entry) {
                 again.push(entry);
             }
         }

@@ -9,7 +9,7 @@ haul_flow::kinds! {
         CannotDecode = "cannot decode a work item: {bare}",
         /// A file for checking that ranks see the launch process's directories can't be removed.
         CannotRemoveToken = "cannot remove {}",
-        ResultTooLong = "the output for {} is too long to be sent from one host to another",
+        ResultTooLong = "the output for {} is too long to send to another host",
         /// A large file was not copied, and no rank reported why.
         NotMoved = "{} was not copied",
         /// The job is lost, and entries with it.

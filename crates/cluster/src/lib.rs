@@ -1,4 +1,4 @@
-//! Distributed runs: a run whose files are processed by the ranks of an MPI job.
+//! Distributed runs: the ranks of an MPI job process the files.
 //!
 //! The launch process walks and owns the tree, rank 0 schedules work items, and every rank
 //! processes its items with the same workers and engines as on a single machine. See
@@ -25,7 +25,7 @@ pub mod schedule;
 mod seal;
 mod seen;
 mod send_queue;
-mod standstill;
+mod suspend_detector;
 mod token;
 pub mod transport;
 pub mod wire;

@@ -2,7 +2,7 @@
 //! one process.
 //!
 //! The pipes are standard input and output of the program that starts the job (`mpirun`, `srun`),
-//! which forwards them to and from rank 0. Libraries and the users' startup files may print there
+//! which forwards them to and from rank 0. Libraries and the user's startup files may print there
 //! too, so a frame begins with a mark that can't occur in text:
 //!
 //! ```text
@@ -29,7 +29,7 @@ use haul_flow::lock;
 use haul_sys::{Errno, write_all_within};
 
 use crate::error::LinkClosed;
-use crate::standstill::Deadline;
+use crate::suspend_detector::Deadline;
 use crate::wire::{pack, unpack};
 
 /// First bytes of a frame.
@@ -49,15 +49,15 @@ pub enum Arrival<M> {
     Message(M),
     /// Stray output from something other than the peer.
     Stray(Vec<u8>),
-    /// The link is closed, and why.
+    /// The link is closed, for this reason.
     Gone(LinkClosed),
 }
 
-type Post<S> = Box<dyn FnMut(S) -> io::Result<()> + Send>;
+type SendFn<S> = Box<dyn FnMut(S) -> io::Result<()> + Send>;
 
 /// One end of a link: sends `S`, receives `R`.
 pub struct Link<S, R> {
-    post: Post<S>,
+    send: SendFn<S>,
     receiver: Receiver<Arrival<R>>,
 }
 
@@ -77,8 +77,8 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
         let acknowledged = Arc::clone(&progress);
         let receiver = spawn(input, move |count| acknowledged.note(count))?;
         let mut paced = Paced { output, progress, sent: 0, window, silence };
-        let post = move |message: S| paced.write_all(&frame(MESSAGE, &pack(&message))?);
-        Ok(Self { post: Box::new(post), receiver })
+        let send = move |message: S| paced.write_all(&frame(MESSAGE, &pack(&message))?);
+        Ok(Self { send: Box::new(send), receiver })
     }
 
     /// Creates rank 0's end, which acknowledges the bytes it has read.
@@ -96,21 +96,21 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
             if count >= acknowledged + ACKNOWLEDGED_EVERY {
                 acknowledged = count;
                 // If the write fails, the reader will find the link closed.
-                let answer = frame(READ_SO_FAR, &pack(&count));
+                let answer = frame(ACKNOWLEDGEMENT, &pack(&count));
                 answer.and_then(|answer| write_whole(&answers, &answer)).unwrap_or_default();
             }
         };
         let receiver = spawn(Counted { input, count: 0, acknowledge }, |_| ())?;
-        let post = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message))?);
-        Ok(Self { post: Box::new(post), receiver })
+        let send = move |message: S| write_whole(&output, &frame(MESSAGE, &pack(&message))?);
+        Ok(Self { send: Box::new(send), receiver })
     }
 
     /// Sends a message.
     ///
     /// # Errors
-    /// If the peer is gone, or takes nothing.
+    /// If the peer is gone, or reads nothing.
     pub fn send(&mut self, message: S) -> io::Result<()> {
-        (self.post)(message)
+        (self.send)(message)
     }
 
     /// Returns the next arrival, if there is one.
@@ -123,35 +123,35 @@ impl<S: Serialize + Send + 'static, R: DeserializeOwned + Send + 'static> Link<S
     }
 
     /// Splits the end into a sending and a receiving half, for two threads.
-    pub fn split(self) -> (Outgoing<S>, Incoming<R>) {
-        (Outgoing { post: self.post }, Incoming { receiver: self.receiver })
+    pub fn split(self) -> (LinkSender<S>, LinkReceiver<R>) {
+        (LinkSender { send: self.send }, LinkReceiver { receiver: self.receiver })
     }
 }
 
 /// The sending half of an end.
-pub struct Outgoing<S> {
-    post: Post<S>,
+pub struct LinkSender<S> {
+    send: SendFn<S>,
 }
 
-impl<S> Outgoing<S> {
+impl<S> LinkSender<S> {
     /// Sends a message.
     ///
     /// # Errors
     /// If the peer is gone, or takes nothing.
     pub fn send(&mut self, message: S) -> io::Result<()> {
-        (self.post)(message)
+        (self.send)(message)
     }
 }
 
 /// The receiving half of an end.
-pub struct Incoming<R> {
+pub struct LinkReceiver<R> {
     receiver: Receiver<Arrival<R>>,
 }
 
-impl<R> Incoming<R> {
-    /// Waits up to `patience` for an arrival.
-    pub fn wait(&self, patience: Duration) -> Option<Arrival<R>> {
-        match self.receiver.recv_timeout(patience) {
+impl<R> LinkReceiver<R> {
+    /// Waits up to `timeout` for an arrival.
+    pub fn wait(&self, timeout: Duration) -> Option<Arrival<R>> {
+        match self.receiver.recv_timeout(timeout) {
             Ok(arrival) => Some(arrival),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => Some(Arrival::Gone(LinkClosed::Eof)),
@@ -161,24 +161,24 @@ impl<R> Incoming<R> {
 
 /// Creates both ends of a link within one process.
 #[must_use]
-pub fn inside<A: Send + 'static, B: Send + 'static>() -> (Link<A, B>, Link<B, A>) {
-    fn post<M: Send + 'static>(sender: Sender<Arrival<M>>) -> Post<M> {
+pub fn in_process_pair<A: Send + 'static, B: Send + 'static>() -> (Link<A, B>, Link<B, A>) {
+    fn send<M: Send + 'static>(sender: Sender<Arrival<M>>) -> SendFn<M> {
         let gone = |_| io::Error::from(ErrorKind::BrokenPipe);
         Box::new(move |message| sender.send(Arrival::Message(message)).map_err(gone))
     }
     let ((to_right, from_left), (to_left, from_right)) = (channel(), channel());
-    (Link { post: post(to_right), receiver: from_right }, Link { post: post(to_left), receiver: from_left })
+    (Link { send: send(to_right), receiver: from_right }, Link { send: send(to_left), receiver: from_left })
 }
 
 /// Frame kinds: a message, or the number of bytes its sender has read so far.
 const MESSAGE: u8 = 0;
-const READ_SO_FAR: u8 = 1;
+const ACKNOWLEDGEMENT: u8 = 1;
 
 /// Bytes written at a time: `PIPE_BUF`, as `write_all_within` demands.
 const PIECE_MAX: usize = 4096;
 
-/// Interval between looks at the time while the peer takes nothing.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval at which the deadline is checked while the peer reads nothing.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rank 0 acknowledges at least this many bytes at a time.
 const ACKNOWLEDGED_EVERY: u64 = 2 << 10;
@@ -209,7 +209,7 @@ impl ReadProgress {
             if deadline.has_passed(Instant::now()) {
                 return Err(ErrorKind::TimedOut.into());
             }
-            let waited = self.changed.wait_timeout(read, LOOK_EVERY.min(silence));
+            let waited = self.changed.wait_timeout(read, CHECK_INTERVAL.min(silence));
             read = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
@@ -243,7 +243,7 @@ impl<W: AsFd> Paced<W> {
         let mut deadline = Deadline::new(Instant::now(), self.silence);
         loop {
             // A write of so few bytes is atomic (pipe(7)): after a timeout, none was written.
-            match write_all_within(&self.output, piece, LOOK_EVERY.min(self.silence)) {
+            match write_all_within(&self.output, piece, CHECK_INTERVAL.min(self.silence)) {
                 Err(cause) if cause.is(Errno::TIMEDOUT) && !deadline.has_passed(Instant::now()) => {}
                 outcome => return outcome.map_err(|cause| cause.errno().into()),
             }
@@ -274,7 +274,7 @@ fn write_whole(output: &Mutex<impl Write>, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn frame(kind: u8, payload: &[u8]) -> io::Result<Vec<u8>> {
-    // Checked here too: the peer would close the link, and only say that a frame was too long.
+    // Checked by the sender too: the peer could only close the link.
     let length = u32::try_from(payload.len() + 1).ok().filter(|length| *length <= PAYLOAD_MAX);
     let Some(length) = length else {
         let why = format!("a message of {} bytes is too long", payload.len());
@@ -325,7 +325,7 @@ fn read<R: DeserializeOwned>(
         }
         let Some(payload) = payload else { break LinkClosed::Eof };
         let arrival = match payload.split_first() {
-            Some((&READ_SO_FAR, count)) => {
+            Some((&ACKNOWLEDGEMENT, count)) => {
                 note(unpack(count).ok());
                 continue;
             }

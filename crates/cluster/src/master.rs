@@ -9,8 +9,8 @@
 //!
 //! When the work of a tool is done, another init message may come instead of `Stop`.
 //!
-//! It ends when all ranks have shut down, or with [`Broken`] when the link or a rank is gone.
-//! The launch process is sent the reason if possible.
+//! It ends when all ranks have shut down, or with [`Broken`] when the link or a rank is lost. It
+//! sends the reason to the launch process if possible.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::error::LinkClosed;
 use crate::lease;
 use crate::link::{Arrival, Link};
 use crate::schedule::{CountedBy, LargeFile, Limits, QueuedItem, Scheduler, SchedulerEvent, SchedulerOrder};
-use crate::standstill::Standstill;
+use crate::suspend_detector::SuspendDetector;
 use crate::transport::{Broken, Rank};
 use crate::wire::{
     FileOpened, Hello, InitMessage, Message, PackedInit, ProgressReport, ToLaunch, ToMaster, counted_by,
@@ -30,9 +30,9 @@ use crate::wire::{
 /// Maximum messages received from the link in one turn, so that the ranks' messages aren't starved.
 const LINK_TURN: usize = 256;
 
-/// Number of ranks from which rank 0 only runs the master. With fewer ranks, its host would
-/// be wasted.
-const RANKS_WITH_A_MASTER_APART: u32 = 16;
+/// Minimum number of ranks for rank 0 to run only the master. With fewer ranks, that would waste
+/// its host.
+const DEDICATED_MASTER_RANKS_MIN: u32 = 16;
 
 /// Interval between two lists of slow ranks.
 const SLOW_RANKS_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ struct Peer {
 /// Master of a job, on rank 0.
 pub struct Master {
     link: Link<ToLaunch, ToMaster>,
-    carrier: String,
+    transport: String,
     peers: Vec<Peer>,
     scheduler: Option<Scheduler>,
     counted_by: CountedBy,
@@ -60,12 +60,12 @@ pub struct Master {
     lease_end: Duration,
     unfit: Vec<(String, String)>,
     orders: Vec<SchedulerOrder>,
-    /// True if an event was noted since work was last given out.
+    /// True if the scheduler got an event since work was last given out.
     noted: bool,
     outgoing: Vec<(Rank, Message)>,
     messages: u64,
     stopping: bool,
-    standstill: Standstill,
+    suspend_detector: SuspendDetector,
     /// When the slow ranks were last looked for, and whether there were any.
     slow_ranks_sent: (Instant, bool),
     /// The clocks of the limits. The launch process's requests are those of `None`.
@@ -73,14 +73,14 @@ pub struct Master {
 }
 
 impl Master {
-    /// Creates the master of `size` ranks; `carrier` names the message transport.
+    /// Creates the master of `size` ranks; `transport` names the message transport.
     #[must_use]
-    pub fn new(link: Link<ToLaunch, ToMaster>, size: u32, carrier: String) -> Self {
+    pub fn new(link: Link<ToLaunch, ToMaster>, size: u32, transport: String) -> Self {
         let now = Instant::now();
         let peer = || Peer { host: None, last_received: now, gone: false };
         Self {
             link,
-            carrier,
+            transport,
             peers: (0..size).map(|_| peer()).collect(),
             scheduler: None,
             counted_by: CountedBy::Leader,
@@ -95,7 +95,7 @@ impl Master {
             outgoing: Vec::new(),
             messages: 0,
             stopping: false,
-            standstill: Standstill::new(now),
+            suspend_detector: SuspendDetector::new(now),
             slow_ranks_sent: (now, false),
             granter: Granter::default(),
         }
@@ -141,7 +141,7 @@ impl Master {
             let Some(arrival) = self.link.receive() else { break };
             (last_received, self.link_last_received) = (true, Instant::now());
             match arrival {
-                Arrival::Message(message) => self.take_from_launch(message)?,
+                Arrival::Message(message) => self.handle_from_launch(message)?,
                 Arrival::Stray(_) => {}
                 // After `Stop` the launch process need not wait for the last messages.
                 Arrival::Gone(_) if self.stopping => break,
@@ -151,22 +151,22 @@ impl Master {
         Ok(last_received)
     }
 
-    fn take_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
+    fn handle_from_launch(&mut self, message: ToMaster) -> Result<(), Broken> {
         match message {
             ToMaster::InitMessage(init_message) => self.begin(init_message),
             ToMaster::Item { item, directory, entries, body } => {
                 self.event(SchedulerEvent::Item(QueuedItem { id: item, directory, entries, body }));
             }
             ToMaster::Closed => self.event(SchedulerEvent::Closed),
-            ToMaster::CallOff => self.queue_for_all(&Message::CalledOff),
+            ToMaster::Cancel => self.queue_for_all(&Message::Cancelled),
             ToMaster::Limits(values) => {
                 self.granter.set(values, Instant::now());
                 self.queue_for_all(&Message::Limits(values));
             }
             ToMaster::Request(load) => self.granter.ask(None, load, Instant::now()),
-            ToMaster::Lease(asked) => {
-                self.lease_end = asked + lease::lasts(self.silence);
-                self.extend_lease(Rank::MASTER, asked);
+            ToMaster::Lease(sent_at) => {
+                self.lease_end = sent_at + lease::duration(self.silence);
+                self.extend_lease(Rank::MASTER, sent_at);
             }
             ToMaster::Stop => {
                 self.stopping = true;
@@ -197,29 +197,29 @@ impl Master {
     }
 
     /// Handles a message from a rank.
-    pub(crate) fn take(&mut self, from: Rank, message: Message) -> Result<(), Broken> {
+    pub(crate) fn handle(&mut self, from: Rank, message: Message) -> Result<(), Broken> {
         self.peers[from.index()].last_received = Instant::now();
         self.messages += u64::from(counts(&message));
         match message {
-            Message::Hello(hello) => self.greet(from, hello)?,
+            Message::Hello(hello) => self.handle_hello(from, hello)?,
             Message::Report(report) => self.report(from, *report)?,
             Message::Request(load) => self.granter.ask(Some(from), load, Instant::now()),
             Message::Bye => self.peers[from.index()].gone = true,
-            Message::Alive(asked) => self.extend_lease(from, asked),
+            Message::Alive(sent_at) => self.extend_lease(from, sent_at),
             _ => {}
         }
         Ok(())
     }
 
     /// Answers a heartbeat of a rank. After `Stop` it receives nothing more.
-    fn extend_lease(&mut self, to: Rank, asked: Duration) {
+    fn extend_lease(&mut self, to: Rank, sent_at: Duration) {
         if !self.stopping {
             let lasts = self.lease_end.saturating_sub(since_boot());
-            self.outgoing.push((to, Message::Lease { asked, lasts }));
+            self.outgoing.push((to, Message::Lease { sent_at, lasts }));
         }
     }
 
-    fn greet(&mut self, from: Rank, hello: Hello) -> Result<(), Broken> {
+    fn handle_hello(&mut self, from: Rank, hello: Hello) -> Result<(), Broken> {
         if let Some(why) = hello.unfit {
             self.unfit.push((hello.host.clone(), why));
         }
@@ -233,8 +233,8 @@ impl Master {
             reasons.dedup();
             return self.send_to_launch(ToLaunch::Unfit { reasons });
         }
-        let carrier = self.carrier.clone();
-        self.send_to_launch(ToLaunch::Ready { hosts, carrier })
+        let transport = self.transport.clone();
+        self.send_to_launch(ToLaunch::Ready { hosts, transport })
     }
 
     /// Passes a report to the scheduler and to the launch process.
@@ -242,23 +242,23 @@ impl Master {
         for opened in &report.opened {
             self.event(SchedulerEvent::Open(large_file(from, self.counted_by, opened)));
         }
-        for over in &report.items {
-            self.event(SchedulerEvent::ItemDone { rank: from, item: over.item });
+        for done in &report.items {
+            self.event(SchedulerEvent::ItemDone { rank: from, item: done.item });
         }
-        for over in report.ranges.iter().cloned() {
-            let crate::wire::RangeOver { rank, file, range, took, moved, .. } = over;
+        for done in report.ranges.iter().cloned() {
+            let crate::wire::RangeDone { rank, file, range, took, moved, .. } = done;
             self.event(SchedulerEvent::RangeDone { rank, file, range, took, moved });
         }
-        for over in &report.files {
-            self.event(SchedulerEvent::FileOver { file: over.file });
+        for done in &report.files {
+            self.event(SchedulerEvent::FileDone { file: done.file });
         }
         if report.cancelled {
-            self.queue_for_all(&Message::CalledOff);
+            self.queue_for_all(&Message::Cancelled);
         }
         self.send_to_launch(ToLaunch::Report { rank: from, report: Box::new(report) })
     }
 
-    /// Notes an event. Orders are given later, together with those of other events, in
+    /// Passes an event to the scheduler. Work is given out later, after all events of a turn, in
     /// fuller messages.
     fn event(&mut self, event: SchedulerEvent) {
         if let Some(scheduler) = &mut self.scheduler {
@@ -267,8 +267,8 @@ impl Master {
         }
     }
 
-    /// Gives out the orders that are due.
-    pub(crate) fn give(&mut self) -> Result<(), Broken> {
+    /// Queues messages for the scheduler's orders.
+    pub(crate) fn dispatch(&mut self) -> Result<(), Broken> {
         let Some(scheduler) = self.scheduler.as_mut().filter(|_| std::mem::take(&mut self.noted)) else {
             return Ok(());
         };
@@ -285,8 +285,8 @@ impl Master {
                     let ticket = ticket.to_vec();
                     self.outgoing.push((to, Message::Range { file, leader, range, ticket }));
                 }
-                SchedulerOrder::RangesOver { to, file, moved } => {
-                    self.outgoing.push((to, Message::RangesOver { file, moved }));
+                SchedulerOrder::RangesDone { to, file, moved } => {
+                    self.outgoing.push((to, Message::RangesDone { file, moved }));
                 }
                 SchedulerOrder::Remark(text) => self.send_to_launch(ToLaunch::Remark(text))?,
                 // The launch process decides when the job is done: bounced entries may have to go
@@ -318,10 +318,10 @@ impl Master {
             return Ok(());
         }
         // Time during which this process was suspended doesn't count as silence of a peer.
-        let stood_still = self.standstill.turn(now);
+        let stood_still = self.suspend_detector.tick(now);
         self.link_last_received += stood_still;
         self.peers.iter_mut().for_each(|peer| peer.last_received += stood_still);
-        // Not rank 0, which is this process.
+        // Skips rank 0, which is this process.
         for (index, peer) in self.peers.iter().enumerate().skip(1).filter(|(_, peer)| !peer.gone) {
             let silent = now.saturating_duration_since(peer.last_received);
             if silent > self.silence {
@@ -357,7 +357,7 @@ impl Master {
 
 /// Returns the ranks that copy, of `size` in all.
 pub(crate) fn workers(size: u32) -> std::ops::Range<u32> {
-    u32::from(size >= RANKS_WITH_A_MASTER_APART)..size
+    u32::from(size >= DEDICATED_MASTER_RANKS_MIN)..size
 }
 
 /// True if a message concerns the work, not heartbeat, lease, startup or shutdown.

@@ -29,7 +29,7 @@ use flight::Flight;
 use library::{Library, NotOpened};
 
 use crate::launch::LauncherFamily;
-use crate::standstill::Deadline;
+use crate::suspend_detector::Deadline;
 use crate::transport::{Broken, Rank, Transport};
 pub use launched::{LAUNCHER_VARIABLES, Launched, is_of_process, launched};
 pub use refusal::{MpiRefusal, Unusable};

@@ -3,7 +3,7 @@
 //! A large file is led by the process that meets it, and its ranges are moved by any process:
 //!
 //! ```text
-//! leader:  open, stat ─► tool makes target ─► begun(ticket) ·· ranges done ─► finished ─► over
+//! leader:  open, stat ─► tool makes target ─► file_opened(ticket) ·· ranges done ─► finish_file ─► file_closed
 //! member:  open, stat ─► tool joins by ticket ─► moves the range ─► closes both ─► done
 //! ```
 
@@ -19,7 +19,7 @@ use haul_flow::{
 use haul_sys::synchronize;
 
 use crate::distributed::{Distributed, Joined};
-use crate::entered::{self, Elsewhere};
+use crate::entered::{self, EnterOutcome};
 use crate::item::{ItemKey, LargeFile, LargeFileRange, WorkItem};
 use crate::kind::ClusterKind;
 
@@ -36,7 +36,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     fn complete(&self, cx: &Context<'_, T>, root: &Arc<DirNode<T>>) {
         // The last entry may be a detached file, whose problems are not the item's.
-        cx.attend(Some(root));
+        cx.set_current_node(Some(root));
         cx.tool().finish_item(cx, root);
         // Its counts must arrive no later than the item.
         cx.flush();
@@ -58,15 +58,15 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         self.change(|outcome| {
             let name = entry.name();
             // It will be done again from the start.
-            if outcome.returned.iter().any(|returned| returned.as_c_str() == name) {
+            if outcome.bounced.iter().any(|bounced| bounced.as_c_str() == name) {
                 return;
             }
             let before: usize = outcome.emitted.iter().map(|(_, result)| result.len()).sum();
             if before + result.len() <= EMITTED_BYTES_MAX {
                 outcome.emitted.push((name.to_owned(), result));
-            } else if cx.tool().can_do_again(entry) {
+            } else if cx.tool().can_redo(entry) {
                 outcome.emitted.retain(|(of, _)| of.as_c_str() != name);
-                outcome.returned.push(name.to_owned());
+                outcome.bounced.push(name.to_owned());
             } else {
                 is_lost = true;
             }
@@ -80,11 +80,11 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         if self.spec.claimed {
             return false;
         }
-        self.give_back(cx, entry);
+        self.bounce(cx, entry);
         true
     }
 
-    fn note_left_out(&self, entry: &Entry<T>) {
+    fn note_skipped(&self, entry: &Entry<T>) {
         self.leave_unstamped(entry.name());
     }
 
@@ -94,10 +94,10 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
 
     fn enter_dir(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSubdir<'_>) {
         match entered::enter(cx, entry, opened, |bytes| reserve(&self.listed, bytes)) {
-            Elsewhere::Entered(entered) => self.change(|outcome| outcome.entered.push(*entered)),
-            Elsewhere::Returned => return self.give_back(cx, entry),
-            Elsewhere::HandedBack => return,
-            Elsewhere::Over => {}
+            EnterOutcome::Entered(entered) => self.change(|outcome| outcome.entered.push(*entered)),
+            EnterOutcome::Bounced => return self.bounce(cx, entry),
+            EnterOutcome::Deferred => return,
+            EnterOutcome::Complete => {}
         }
         cx.release(&entry.node);
     }
@@ -126,7 +126,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         if !matches!(transfer, Transfer::Blocks(Holes::Read) | Transfer::Kernel(Holes::Read)) {
             return false;
         }
-        let Some(number) = self.sink.large(&file.stat) else { return false };
+        let Some(number) = self.sink.number_large_file(&file.stat) else { return false };
         let tool = cx.tool();
         // With a single stripe, several ranks would only contend for one storage target.
         let is_striped = tool.striping(file).is_none_or(|striping| striping.stripes != 1);
@@ -135,7 +135,7 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         self.change(|outcome| outcome.detached.push((name, number)));
         // Announce the file before its entry leaves the item: whoever learns that the item is done
         // must already know the file.
-        self.sink.begun(tool, number, LargeFile { file: Arc::clone(file), transfer, ticket });
+        self.sink.file_opened(tool, number, LargeFile { file: Arc::clone(file), transfer, ticket });
         cx.release(&file.entry.node);
         true
     }
@@ -176,19 +176,19 @@ impl<T: Distributed + 'static> RootOwner<T> for WorkItem<T> {
         let Some(number) = self.detached(entry.name()) else { return cx.complete(entry) };
         cx.count(Tally { finished: 1, ..Tally::default() });
         cx.flush();
-        self.sink.over(cx, entry, number, moved);
+        self.sink.file_closed(cx, entry, number, moved);
     }
 }
 
 /// Adds a listing's size to those `listed`. Returns true if it fits.
 fn reserve(listed: &AtomicUsize, bytes: usize) -> bool {
-    // Not undone if it doesn't fit: those that follow are bounced too, and nothing is lost by that.
+    // Not undone if it doesn't fit: later listings are bounced too, which is harmless.
     listed.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= LISTED_BYTES_MAX
 }
 
 impl<T: Distributed> WorkItem<T> {
-    fn give_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) {
-        self.change(|outcome| outcome.returned.push(entry.name().to_owned()));
+    fn bounce(&self, cx: &Context<'_, T>, entry: &Entry<T>) {
+        self.change(|outcome| outcome.bounced.push(entry.name().to_owned()));
         cx.release(&entry.node);
     }
 }

@@ -9,8 +9,8 @@
 //!
 //! A turn receives and sends the messages that are ready, and sleeps briefly if there were none,
 //! because the waiting calls of MPI burn a processor that a worker needs. The loop ends when the
-//! master says so, when a message can't be delivered, or when the master has been silent too long,
-//! so that no rank is left behind a broken link. A rank that lives on a lease (`lease.rs`) is
+//! master stops it, when a message can't be delivered, or when the master has been silent for too
+//! long, so that no rank is left behind a broken link. A rank that lives on a lease (`lease.rs`) is
 //! killed before that, even if it is stopped.
 
 use std::ffi::OsStr;
@@ -31,7 +31,7 @@ use crate::lease;
 use crate::master::Master;
 use crate::remote_path::RemotePaths;
 use crate::send_queue::SendQueue;
-use crate::standstill::Standstill;
+use crate::suspend_detector::SuspendDetector;
 use crate::token;
 use crate::transport::{Broken, Rank, Transport};
 use crate::wire::{Hello, InitMessage, Message, PackedInit, pack, unpack};
@@ -41,7 +41,7 @@ use crate::wire::{Hello, InitMessage, Message, PackedInit, pack, unpack};
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
 /// Maximum wait for the init message.
-const BRIEF_WITHIN: Duration = Duration::from_secs(120);
+const INIT_WITHIN: Duration = Duration::from_secs(120);
 
 /// Size of a read or write, in bytes.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -61,7 +61,7 @@ pub struct RankLoop<X: Transport> {
     /// `None` if the launch process can kill this one, and while there is no work.
     lease: Option<Lease>,
     pause: Duration,
-    standstill: Standstill,
+    suspend_detector: SuspendDetector,
 }
 
 /// Result of [`RankLoop::wait`] or [`ReadyRank::serve`].
@@ -79,7 +79,7 @@ pub struct ReadyRank<X: Transport> {
 }
 
 enum Turn {
-    On,
+    Continue,
     InitMessage(PackedInit),
     Stop,
 }
@@ -94,10 +94,10 @@ impl<X: Transport> RankLoop<X> {
             host,
             last_received: now,
             last_alive: now,
-            silence: BRIEF_WITHIN,
+            silence: INIT_WITHIN,
             lease: None,
             pause: PAUSES.0,
-            standstill: Standstill::new(now),
+            suspend_detector: SuspendDetector::new(now),
         }
     }
 
@@ -109,8 +109,8 @@ impl<X: Transport> RankLoop<X> {
         loop {
             match self.turn(&mut |message| Some(message))? {
                 Turn::InitMessage(packed) => return self.begin(&packed),
-                Turn::Stop => return self.leave().map(WaitOutcome::Nothing),
-                Turn::On => {}
+                Turn::Stop => return self.shut_down().map(WaitOutcome::Nothing),
+                Turn::Continue => {}
             }
         }
     }
@@ -118,7 +118,7 @@ impl<X: Transport> RankLoop<X> {
     fn begin(mut self, packed: &PackedInit) -> Result<WaitOutcome<X>, Broken> {
         let init_message = match packed.unpack() {
             Ok(init_message) => init_message,
-            Err(why) => return self.sit_out(why).map(WaitOutcome::Nothing),
+            Err(why) => return self.decline(why).map(WaitOutcome::Nothing),
         };
         self.silence = init_message.silence;
         Ok(WaitOutcome::InitMessage(Box::new(ReadyRank { event_loop: self, init_message })))
@@ -135,7 +135,7 @@ impl<X: Transport> RankLoop<X> {
     }
 
     fn try_turn(&mut self, work: &mut dyn FnMut(Message) -> Option<Message>) -> Result<Turn, Broken> {
-        let (mut turn, mut busy) = (Turn::On, false);
+        let (mut turn, mut busy) = (Turn::Continue, false);
         for _ in 0..TURN {
             let Some((from, bytes)) = self.transport.receive()? else { break };
             busy = true;
@@ -145,36 +145,36 @@ impl<X: Transport> RankLoop<X> {
             match work(unpack(&bytes).map_err(Broken::Undecodable)?) {
                 Some(Message::InitMessage(init_message)) => turn = Turn::InitMessage(init_message),
                 Some(Message::Stop) => turn = Turn::Stop,
-                Some(Message::Lease { asked, lasts }) => {
+                Some(Message::Lease { sent_at, lasts }) => {
                     if let Some(lease) = &mut self.lease {
-                        // If it can't be extended, it ends this process too early, not too late.
-                        lease.extend(asked + lasts).unwrap_or_default();
+                        // If that fails, the lease ends this process too early, never too late.
+                        lease.extend(sent_at + lasts).unwrap_or_default();
                     }
                 }
                 Some(message) => {
                     if let Some(master) = &mut self.master {
-                        master.take(from, message)?;
+                        master.handle(from, message)?;
                     }
                 }
                 None => {}
             }
-            // The following messages are for the code that takes over after this one.
-            if !matches!(turn, Turn::On) {
+            // The messages after this one are for the code that takes over.
+            if !matches!(turn, Turn::Continue) {
                 break;
             }
         }
-        busy |= self.lead()?;
-        self.show_life()?;
+        busy |= self.run_master()?;
+        self.check_heartbeats()?;
         let idle = self.transport.advance_sends()? && !busy;
-        self.rest(idle);
+        self.sleep_if_idle(idle);
         Ok(turn)
     }
 
     /// Runs the master for one turn. Returns true if there was something to do.
-    fn lead(&mut self) -> Result<bool, Broken> {
+    fn run_master(&mut self) -> Result<bool, Broken> {
         let Some(master) = &mut self.master else { return Ok(false) };
         let mut busy = master.receive_from_launch()?;
-        master.give()?;
+        master.dispatch()?;
         let now = Instant::now();
         master.grant(now)?;
         master.tick(now)?;
@@ -186,13 +186,13 @@ impl<X: Transport> RankLoop<X> {
     }
 
     /// Sends the master a heartbeat, and checks for the master's own.
-    fn show_life(&mut self) -> Result<(), Broken> {
+    fn check_heartbeats(&mut self) -> Result<(), Broken> {
         if self.transport.rank() == Rank::MASTER {
             return Ok(());
         }
         let now = Instant::now();
         // Time during which this process was suspended doesn't count as silence of a peer.
-        self.last_received += self.standstill.turn(now);
+        self.last_received += self.suspend_detector.tick(now);
         let silent = now.saturating_duration_since(self.last_received);
         if silent > self.silence {
             return Err(Broken::LostMaster(silent));
@@ -207,7 +207,7 @@ impl<X: Transport> RankLoop<X> {
     /// Begins the lease, or extends it for the next tool, if this rank lives on one.
     fn begin_lease(&mut self, init_message: &InitMessage) -> io::Result<()> {
         // The launch process receives `Ready` after this, so that it knows when the lease is over.
-        let end = since_boot() + lease::lasts(init_message.silence);
+        let end = since_boot() + lease::duration(init_message.silence);
         match &mut self.lease {
             Some(lease) => lease.extend(end),
             None => {
@@ -225,7 +225,7 @@ impl<X: Transport> RankLoop<X> {
         self.transport.send(to, pack(message))
     }
 
-    fn rest(&mut self, idle: bool) {
+    fn sleep_if_idle(&mut self, idle: bool) {
         if !idle {
             self.pause = PAUSES.0;
             return;
@@ -242,12 +242,12 @@ impl<X: Transport> ReadyRank<X> {
         &self.init_message.tool
     }
 
-    /// Refuses to do the work.
+    /// Refuses the work.
     ///
     /// # Errors
     /// If the refusal can't be sent.
     pub fn refuse(self, why: RankMismatch) -> Result<X, Broken> {
-        self.event_loop.sit_out(why)
+        self.event_loop.decline(why)
     }
 
     /// Processes work until a message stops this rank or switches it to another tool.
@@ -255,19 +255,19 @@ impl<X: Transport> ReadyRank<X> {
     /// # Errors
     /// If the job ends before that.
     pub fn serve<T: Distributed + 'static>(mut self) -> Result<WaitOutcome<X>, Broken> {
-        let (cache, ways, settings) = match self.prepare() {
+        let (cache, remote_paths, settings) = match self.prepare() {
             Ok(ready) => ready,
-            Err(why) => return self.event_loop.sit_out(why).map(WaitOutcome::Nothing),
+            Err(why) => return self.event_loop.decline(why).map(WaitOutcome::Nothing),
         };
         let Some(tool) = T::from_init(&self.init_message.options) else {
-            return self.event_loop.sit_out(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
+            return self.event_loop.decline(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
         };
         // The launch process has compiled the same rules.
         let Ok(selector) = Selector::new(&self.init_message.config.selection) else {
-            return self.event_loop.sit_out(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
+            return self.event_loop.decline(RankMismatch::OtherOptions).map(WaitOutcome::Nothing);
         };
-        let Self { event_loop: mut station, init_message } = self;
-        let rank = station.transport.rank();
+        let Self { mut event_loop, init_message } = self;
+        let rank = event_loop.transport.rank();
         let send_queue = Arc::new(SendQueue::<T>::new(rank, &init_message));
         let limits = init_message.config.limits.clone();
         let driver = Local::of(&settings, &Policy::default()).limited(limits.as_ref());
@@ -277,23 +277,24 @@ impl<X: Transport> ReadyRank<X> {
         let pool: &'static WorkerPool<T> = Box::leak(Box::new(pool));
         // Without a feed the workers would find nothing to do and end.
         let feed = pool.driver.feed();
-        let workers_outbox = Arc::clone(&send_queue);
-        let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_outbox));
+        let workers_queue = Arc::clone(&send_queue);
+        let workers = Builder::new().name("work".to_owned()).spawn(move || work(pool, &workers_queue));
         let workers = match workers {
             Ok(workers) => workers,
             Err(error) => {
-                return station.sit_out(RankMismatch::Thread(Arc::new(error))).map(WaitOutcome::Nothing);
+                return event_loop.decline(RankMismatch::Thread(Arc::new(error))).map(WaitOutcome::Nothing);
             }
         };
         let cancel = pool.tool.policy().cancel;
-        let (ways, tool) = (Arc::new(ways), &pool.tool);
+        let (remote_paths, tool) = (Arc::new(remote_paths), &pool.tool);
         let limits = pool.limits.as_ref();
         if let Some(limits) = limits {
             limits.depend_on_grants();
         }
-        let agent = Agent { ways, send_queue: Arc::clone(&send_queue), feed, rank, tool, cancel, limits };
-        station.greet(None)?;
-        let next = station.serve_until_stop(&agent)?;
+        let agent =
+            Agent { remote_paths, send_queue: Arc::clone(&send_queue), feed, rank, tool, cancel, limits };
+        event_loop.send_hello(None)?;
+        let next = event_loop.serve_until_stop(&agent)?;
         if let Some(limits) = limits {
             // The master may grant nothing more.
             limits.use_own_clocks();
@@ -304,11 +305,11 @@ impl<X: Transport> ReadyRank<X> {
         workers.join().unwrap_or_default();
         // The workers have ended, so nothing is added after this.
         for report in send_queue.take_all() {
-            station.send(Rank::MASTER, &Message::Report(Box::new(report)))?;
+            event_loop.send(Rank::MASTER, &Message::Report(Box::new(report)))?;
         }
         match next {
-            Some(init_message) => station.begin(&init_message),
-            None => station.leave().map(WaitOutcome::Nothing),
+            Some(init_message) => event_loop.begin(&init_message),
+            None => event_loop.shut_down().map(WaitOutcome::Nothing),
         }
     }
 
@@ -324,16 +325,16 @@ impl<X: Transport> ReadyRank<X> {
             haul_sys::lower_priority().map_err(|cause| RankMismatch::Priority(Arc::new(cause)))?;
         }
         let settings = Settings::resolve(&for_many_hosts(&init_message.config));
-        // Made only to learn whether it can be had: the workers make their own.
+        // Created only to find out whether that is possible: the workers create their own.
         if let Err((name, cause)) = settings.first_engine() {
             return Err(RankMismatch::Engine { name, cause });
         }
-        let (cache, ways) = (DirCache::new(settings.held), RemotePaths::default());
+        let (cache, remote_paths) = (DirCache::new(settings.cached_directories), RemotePaths::default());
         for token in &init_message.tokens {
-            token::check(&cache, &ways, token)?;
+            token::check(&cache, &remote_paths, token)?;
         }
         self.event_loop.begin_lease(init_message).map_err(|cause| RankMismatch::Lease(Arc::new(cause)))?;
-        Ok((cache, ways, settings))
+        Ok((cache, remote_paths, settings))
     }
 }
 
@@ -344,7 +345,7 @@ fn for_many_hosts(config: &Config) -> Config {
 }
 
 impl<X: Transport> RankLoop<X> {
-    fn greet(&mut self, unfit: Option<String>) -> Result<(), Broken> {
+    fn send_hello(&mut self, unfit: Option<String>) -> Result<(), Broken> {
         let hello = Hello { host: self.host.clone(), process: std::process::id(), unfit };
         self.send(Rank::MASTER, &Message::Hello(hello))
     }
@@ -356,10 +357,10 @@ impl<X: Transport> RankLoop<X> {
     ) -> Result<Option<PackedInit>, Broken> {
         let mut is_cancelled = false;
         loop {
-            match self.turn(&mut |message| agent.take(message))? {
+            match self.turn(&mut |message| agent.handle(message))? {
                 Turn::Stop => return Ok(None),
                 Turn::InitMessage(init_message) => return Ok(Some(init_message)),
-                Turn::On => {}
+                Turn::Continue => {}
             }
             if !is_cancelled && agent.cancel.is_cancelled() {
                 is_cancelled = true;
@@ -378,14 +379,14 @@ impl<X: Transport> RankLoop<X> {
     }
 
     /// Reports why this rank can't work, and waits for the end.
-    fn sit_out(mut self, why: RankMismatch) -> Result<X, Broken> {
-        self.greet(Some(why.to_string()))?;
+    fn decline(mut self, why: RankMismatch) -> Result<X, Broken> {
+        self.send_hello(Some(why.to_string()))?;
         while !matches!(self.turn(&mut Some)?, Turn::Stop) {}
-        self.leave()
+        self.shut_down()
     }
 
-    /// Sends the last message. The master waits for that of every rank.
-    fn leave(mut self) -> Result<X, Broken> {
+    /// Sends the last message. The master waits until it has one from every rank.
+    fn shut_down(mut self) -> Result<X, Broken> {
         // No worker is left that could change a file.
         if let Some(lease) = self.lease.take() {
             lease.release();

@@ -1,14 +1,14 @@
 //! Remote paths: how another process finds a directory that this one holds, and verifies that it is
 //! the same.
 //!
-//! A remote path consists of the path to an operand's place and the names of the directories below
-//! it. It is walked component by component, following only the links that the sender followed, and
-//! must end at a directory with the same inode number. Device numbers mean nothing on another host,
-//! so each process records which of its devices corresponds to which of the sender's, and insists
-//! on it.
+//! A remote path consists of the path of an operand's directory and the names of the directories
+//! below it. It is walked component by component, following only the links that the sender
+//! followed, and must end at a directory with the same inode number. Device numbers mean nothing on
+//! another host, so each process records which of its devices corresponds to which of the sender's,
+//! and refuses a directory on any other.
 //!
 //! Known directories form a tree, so a lookup costs one step per component, at any depth
-//! (test: `a_way_is_looked_up_step_by_step`).
+//! (test: `a_path_is_looked_up_step_by_step`).
 
 use std::collections::hash_map;
 use std::collections::{HashMap, VecDeque};
@@ -168,15 +168,15 @@ impl RemotePaths {
     ///
     /// # Errors
     /// If it can't be opened; `ESTALE` if it is not the directory that the path was made from.
-    pub fn hold(&self, cache: &DirCache, way: &RemotePath) -> Result<Arc<DirHandle>, Error> {
-        let (mut held, left) = self.known().follow(&way.steps);
+    pub fn hold(&self, cache: &DirCache, path: &RemotePath) -> Result<Arc<DirHandle>, Error> {
+        let (mut held, left) = self.known().follow(&path.steps);
         for step in left {
             let next = step.open(cache, held.as_ref())?;
             held = Some(self.remember(held.as_ref(), step, next));
         }
         let nowhere = || Error::new(Operation::Openat, "an empty path".to_owned(), Errno::NOENT);
         let held = held.ok_or_else(nowhere)?;
-        self.recognise(way, held.identity())?;
+        self.recognise(path, held.identity())?;
         Ok(held)
     }
 
@@ -206,17 +206,17 @@ impl RemotePaths {
         held
     }
 
-    /// Checks that the directory found is the one that the path was made from.
-    fn recognise(&self, way: &RemotePath, found: Identity) -> Result<(), Error> {
+    /// Verifies that the directory found is the one that the path was made from.
+    fn recognise(&self, path: &RemotePath, found: Identity) -> Result<(), Error> {
         let mut devices = lock(&self.devices);
-        let device = match devices.entry(way.device) {
+        let device = match devices.entry(path.device) {
             hash_map::Entry::Occupied(known) => *known.get(),
             hash_map::Entry::Vacant(new) => *new.insert(found.device),
         };
-        if device == found.device && way.inode == found.inode {
+        if device == found.device && path.inode == found.inode {
             return Ok(());
         }
-        let path = String::from_utf8_lossy(&way.path()).into_owned();
+        let path = String::from_utf8_lossy(&path.path()).into_owned();
         Err(Error::new(
             Operation::Openat,
             format!("{path:?}, another directory than the one sent"),
@@ -230,7 +230,7 @@ pub struct ItemReceiver<'a> {
     /// Handles of open directories.
     pub cache: &'a DirCache,
     /// Directories already found by their remote paths.
-    pub ways: &'a RemotePaths,
+    pub remote_paths: &'a RemotePaths,
 }
 
 impl ItemReceiver<'_> {
@@ -238,8 +238,8 @@ impl ItemReceiver<'_> {
     ///
     /// # Errors
     /// If it can't be opened or is another directory; its path comes with the error.
-    pub fn hold(&self, way: &RemotePath) -> Result<Arc<DirHandle>, (Vec<u8>, Error)> {
-        self.ways.hold(self.cache, way).map_err(|cause| (way.path(), cause))
+    pub fn hold(&self, path: &RemotePath) -> Result<Arc<DirHandle>, (Vec<u8>, Error)> {
+        self.remote_paths.hold(self.cache, path).map_err(|cause| (path.path(), cause))
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// Returns the remote path from `place` through the directories below it.
-    fn way(place: &Path, names: &[&str]) -> RemotePath {
+    fn path(place: &Path, names: &[&str]) -> RemotePath {
         let first = place.as_os_str().as_bytes();
         let step = |name: &[u8], display| RemoteStep {
             name: CString::new(name).unwrap(),
@@ -274,18 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_looked_up_step_by_step() {
+    fn a_path_is_looked_up_step_by_step() {
         let folder = tempfile::tempdir().unwrap();
         let mut names = vec!["d"; 500];
         fs::create_dir_all(folder.path().join(names.join("/"))).unwrap();
-        let deep = way(folder.path(), &names);
+        let deep = path(folder.path(), &names);
         names.push("e");
         fs::create_dir(folder.path().join(names.join("/"))).unwrap();
-        let below = way(folder.path(), &names);
-        let (ways, cache) = (RemotePaths::default(), DirCache::new(16));
-        let count = |way: &RemotePath| {
+        let below = path(folder.path(), &names);
+        let (remote_paths, cache) = (RemotePaths::default(), DirCache::new(16));
+        let count = |path: &RemotePath| {
             let before = HASHED.get();
-            (ways.hold(&cache, way).unwrap(), HASHED.get() - before)
+            (remote_paths.hold(&cache, path).unwrap(), HASHED.get() - before)
         };
         // One hash to look up the step, one in case another worker was quicker, and one to
         // insert it.
@@ -295,7 +295,7 @@ mod tests {
         assert!((502..=501 + 3).contains(&hashed), "{hashed}");
         assert!(std::ptr::eq(held_below.parent().unwrap(), &raw const *held), "a directory is held twice");
         assert!(Arc::ptr_eq(&count(&below).0, &held_below));
-        let directories = ways.known().directories;
+        let directories = remote_paths.known().directories;
         assert_eq!(directories, 502);
     }
 
@@ -305,23 +305,23 @@ mod tests {
         for name in ["a", "b"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let (ways, cache) = (RemotePaths::default(), DirCache::new(16));
-        let way = RemotePath { inode: 1, ..way(folder.path(), &["a"]) };
-        assert!(ways.hold(&cache, &way).unwrap_err().is(Errno::STALE));
+        let (remote_paths, cache) = (RemotePaths::default(), DirCache::new(16));
+        let path = RemotePath { inode: 1, ..path(folder.path(), &["a"]) };
+        assert!(remote_paths.hold(&cache, &path).unwrap_err().is(Errno::STALE));
     }
 
     #[test]
     fn what_is_no_longer_held_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let names: Vec<_> = (0..5 * KNOWN).map(|number| number.to_string()).collect();
-        let (ways, cache) = (RemotePaths::default(), DirCache::new(16));
+        let (remote_paths, cache) = (RemotePaths::default(), DirCache::new(16));
         for name in &names {
             fs::create_dir(folder.path().join(name)).unwrap();
-            ways.hold(&cache, &way(folder.path(), &[name])).unwrap();
+            remote_paths.hold(&cache, &path(folder.path(), &[name])).unwrap();
         }
-        let directories = ways.known().directories;
+        let directories = remote_paths.known().directories;
         assert!((KNOWN..=4 * KNOWN + 1).contains(&directories), "{directories}");
         // The first is still found.
-        ways.hold(&cache, &way(folder.path(), &[&names[0]])).unwrap();
+        remote_paths.hold(&cache, &path(folder.path(), &[&names[0]])).unwrap();
     }
 }

@@ -65,12 +65,12 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
                     true
                 }
                 Err(cause) => {
-                    cx.attend(Some(&node));
+                    cx.set_current_node(Some(&node));
                     cx.problem(Problem::new(ClusterKind::CannotFlush).naming(held.path()).because(cause));
                     false
                 }
             };
-        cx.share(Job::Visit(Box::new(move |cx| report_done(cx, &node, is_flushed))));
+        cx.share(Job::Callback(Box::new(move |cx| report_done(cx, &node, is_flushed))));
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn flush<T: Distributed + 'static>(cx: &Context<'_, T>, nodes: Vec<Ar
 /// nothing.
 fn target<T: Distributed>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>) -> Option<Arc<DirHandle>> {
     let entry = entry_of(node, c"x");
-    cx.tool().made(&entry).map(|(held, _)| Arc::clone(held))
+    cx.tool().target_of(&entry).map(|(held, _)| Arc::clone(held))
 }
 
 fn entry_of<T: Distributed>(node: &Arc<DirNode<T>>, name: &CStr) -> Entry<T> {
@@ -96,7 +96,7 @@ fn report_done<T: Distributed + 'static>(cx: &Context<'_, T>, node: &Arc<DirNode
 
 /// On FUSE, flushes the entry itself. Returns true if it is on storage.
 fn is_on_storage<T: Distributed>(cx: &Context<'_, T>, entry: &Entry<T>) -> bool {
-    let Some((held, name)) = cx.tool().made(entry) else { return false };
+    let Some((held, name)) = cx.tool().target_of(entry) else { return false };
     let flush = || {
         let directory = cx.cache().open(held)?;
         if file_system_type(&*directory)? != magic::FUSE {
@@ -115,7 +115,7 @@ fn flush_entry(directory: &Fd, name: &CStr) -> Result<(), Error> {
             synchronize(&file)?;
             file.close()
         }
-        // All of it is in the directory, whose descriptor can be flushed.
+        // Everything about it is in the directory, which can be flushed.
         None => with_readable(directory, |fd| synchronize(fd)),
     }
 }

@@ -143,7 +143,7 @@ fn stamp<T: Distributed>(
     source: Option<&StampedState>,
 ) -> Stamp {
     let look = || {
-        let (held, name) = tool.made(entry)?;
+        let (held, name) = tool.target_of(entry)?;
         let directory = cache.open(held).ok()?;
         let target = stat_at(&*directory, name).ok()?;
         Some(Stamp::of(source?, &StampedState::new(file_system_id(&*directory).ok()?, &target)))

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use haul_flow::{
-    Context, DirNode, Entry, EntryReport, Job, OpenFile, OutputLine, Problem, Reporter as Hears, RunInfo,
-    Severity, Tally, Transfer, lock,
+    Context, DirNode, Entry, EntryReport, Job, OpenFile, OutputLine, Problem, Reporter, RunInfo, Severity,
+    Tally, Transfer, lock,
 };
 use haul_journal::Stamp;
 use haul_sys::{Standard, Stat};
@@ -24,14 +24,14 @@ use crate::schedule::{FileId, ItemId, Limits};
 use crate::seal::{self, Sealing};
 use crate::transport::Rank;
 use crate::wire::{
-    FileOpened, FileOver, InitMessage, ItemOver, PackedLine, PackedProblem, ProgressReport, RangeOver, pack,
+    FileDone, FileOpened, InitMessage, ItemDone, PackedLine, PackedProblem, ProgressReport, RangeDone, pack,
 };
 
 /// Maximum time results wait for others.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum size of the outcomes of work items in a report, in bytes, unless it has only one item:
-/// that is limited by `owner.rs`.
+/// Maximum size of the outcomes of work items in a report, in bytes. A single item may exceed it;
+/// `owner.rs` limits that.
 const OUTCOME_BYTES_MAX: usize = 64 << 20;
 
 /// Seconds before a rank trusts its own measured rate.
@@ -39,9 +39,9 @@ const MEASURED_AFTER: f64 = 0.5;
 
 /// A range that is being moved.
 struct RangeAssignment {
-    over: RangeOver,
+    done: RangeDone,
     leader: Rank,
-    /// Time that each range had had of this rank when this one began.
+    /// The value of [`Collected::share`] when the range began.
     began: Duration,
 }
 
@@ -61,12 +61,12 @@ struct Collected {
     /// Problems of items, ranges and large files in hand.
     problems: HashMap<ItemKey, Vec<PackedProblem>>,
     /// Items, ranges and large files in hand that had an error.
-    flawed: HashSet<ItemKey>,
+    with_errors: HashSet<ItemKey>,
     /// Ranges in hand, by number.
     ranges: HashMap<u64, RangeAssignment>,
     /// Completed ranges to be reported to their leaders.
-    moved: Vec<(Rank, RangeOver)>,
-    /// Time that each range in hand has had of this rank, and when that was brought up to date.
+    moved: Vec<(Rank, RangeDone)>,
+    /// Time of this rank that each range in hand has received so far, and when that was updated.
     share: (Duration, Option<Instant>),
     next: u64,
 }
@@ -74,12 +74,12 @@ struct Collected {
 impl Collected {
     /// Returns the problems of an item, range or large file, and true if none is an error.
     fn take_problems(&mut self, key: ItemKey) -> (bool, Vec<PackedProblem>) {
-        (!self.flawed.remove(&key), self.problems.remove(&key).unwrap_or_default())
+        (!self.with_errors.remove(&key), self.problems.remove(&key).unwrap_or_default())
     }
 
-    /// Divides the time since the last call among the ranges in hand. They are moved at the same
-    /// time, so the time of each says how fast the rank is only if none is counted twice.
-    fn pass_time(&mut self) {
+    /// Divides the time since the last call among the ranges in hand. They are moved concurrently:
+    /// counting the time once for each would underestimate the rank's rate.
+    fn divide_time(&mut self) {
         let now = Instant::now();
         let (share, since) = &mut self.share;
         if let (Some(since), Ok(count @ 1..)) = (*since, u32::try_from(self.ranges.len())) {
@@ -88,18 +88,18 @@ impl Collected {
         *since = Some(now);
     }
 
-    /// Takes the bytes of a range out of the counts of the next report. Others may know that the
-    /// range is moved before that is sent, and if this rank were lost then, nobody would count
-    /// them.
-    fn count_with(&mut self, range: &Range<u64>) -> u64 {
-        let counted = &mut self.report.news.tally.bytes;
+    /// Moves the bytes of a range from the counts of the next report to the range's own. Otherwise
+    /// they would be lost if this rank died after others learned that the range was moved, and
+    /// before the report was sent.
+    fn take_counted(&mut self, range: &Range<u64>) -> u64 {
+        let counted = &mut self.report.user_output.tally.bytes;
         // An earlier report may have some of them.
         let bytes = (*counted).min(range.end - range.start);
         *counted -= bytes;
         bytes
     }
 
-    /// Returns the bytes per second moved so far, once they say something.
+    /// Returns the bytes per second moved so far, once that was measured for long enough.
     fn rate(&self) -> Option<f64> {
         let (began, bytes) = self.rate?;
         let seconds = began.elapsed().as_secs_f64();
@@ -110,8 +110,8 @@ impl Collected {
     fn take_report(&mut self) -> ProgressReport {
         let mut report = std::mem::take(&mut self.report);
         let mut bytes = 0;
-        let fits = |over: &&ItemOver| {
-            bytes += over.outcome.bytes();
+        let fits = |done: &&ItemDone| {
+            bytes += done.outcome.bytes();
             bytes <= OUTCOME_BYTES_MAX
         };
         let count = report.items.iter().take_while(fits).count().max(1);
@@ -127,7 +127,7 @@ impl Collected {
 }
 
 /// A file led by this rank.
-pub(crate) struct Led<T: Distributed> {
+pub(crate) struct LedFile<T: Distributed> {
     pub(crate) file: Arc<OpenFile<T>>,
     /// Bytes not yet reported as moved.
     pub(crate) left: u64,
@@ -145,7 +145,7 @@ pub(crate) struct SendQueue<T: Distributed> {
     flushes: bool,
     collected: Mutex<Collected>,
     sealing: Mutex<Sealing<T>>,
-    led: Mutex<HashMap<FileId, Led<T>>>,
+    led: Mutex<HashMap<FileId, LedFile<T>>>,
 }
 
 impl<T: Distributed + 'static> SendQueue<T> {
@@ -173,7 +173,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
         lock(&self.sealing)
     }
 
-    pub(crate) fn led(&self) -> MutexGuard<'_, HashMap<FileId, Led<T>>> {
+    pub(crate) fn led(&self) -> MutexGuard<'_, HashMap<FileId, LedFile<T>>> {
         lock(&self.led)
     }
 
@@ -201,24 +201,24 @@ impl<T: Distributed + 'static> SendQueue<T> {
     }
 
     /// Records that this rank received a range. Returns the range's number.
-    pub(crate) fn begin_range(&self, over: RangeOver, leader: Rank) -> u64 {
+    pub(crate) fn begin_range(&self, done: RangeDone, leader: Rank) -> u64 {
         let mut collected = self.collected();
         collected.rate.get_or_insert_with(|| (Instant::now(), 0));
         let number = collected.next;
         collected.next += 1;
-        collected.pass_time();
+        collected.divide_time();
         let began = collected.share.0;
-        collected.ranges.insert(number, RangeAssignment { over, leader, began });
+        collected.ranges.insert(number, RangeAssignment { done, leader, began });
         number
     }
 
     /// Records that a work item could not be started.
     pub(crate) fn refuse_item(&self, item: ItemId, problem: Problem) {
         CompletionSink::note(self, ItemKey::Item(item.0), problem);
-        self.item_over(item, ItemOutcome::default());
+        self.item_done(item, ItemOutcome::default());
     }
 
-    fn item_over(&self, item: ItemId, outcome: ItemOutcome) {
+    fn item_done(&self, item: ItemId, outcome: ItemOutcome) {
         let mut collected = self.collected();
         let bundle = collected.bundle_of.remove(&item).unwrap_or_default();
         if let Some(left) = collected.bundles.get_mut(&bundle) {
@@ -228,34 +228,34 @@ impl<T: Distributed + 'static> SendQueue<T> {
                 collected.whole = true;
             }
         }
-        let (flawless, problems) = collected.take_problems(ItemKey::Item(item.0));
+        let (error_free, problems) = collected.take_problems(ItemKey::Item(item.0));
         collected.since.get_or_insert_with(Instant::now);
-        collected.report.items.push(ItemOver { item, outcome, flawless, problems });
+        collected.report.items.push(ItemDone { item, outcome, error_free, problems });
     }
 
-    pub(crate) fn range_over(&self, number: u64, moved: bool, result: Vec<u8>) {
+    pub(crate) fn range_done(&self, number: u64, moved: bool, result: Vec<u8>) {
         let mut collected = self.collected();
-        collected.pass_time();
+        collected.divide_time();
         let Some(range) = collected.ranges.remove(&number) else { return };
         let (_, problems) = collected.take_problems(ItemKey::Range(number));
         let took = collected.share.0.saturating_sub(range.began);
-        let bytes = collected.count_with(&range.over.range);
-        let over = RangeOver { took, moved, bytes, result, problems, ..range.over };
+        let bytes = collected.take_counted(&range.done.range);
+        let done = RangeDone { took, moved, bytes, result, problems, ..range.done };
         collected.since.get_or_insert_with(Instant::now);
         if self.leader_counts {
-            collected.moved.push((range.leader, over));
+            collected.moved.push((range.leader, done));
         } else {
-            collected.report.ranges.push(over);
+            collected.report.ranges.push(done);
         }
     }
 
     /// Forwards a member's report of a range to the master.
-    pub(crate) fn pass_on(&self, over: RangeOver) {
-        self.add(|report| report.ranges.push(over));
+    pub(crate) fn forward(&self, done: RangeDone) {
+        self.add(|report| report.ranges.push(done));
     }
 
     /// Returns completed ranges to be reported to the leaders of their files.
-    pub(crate) fn take_moved(&self) -> Vec<(Rank, RangeOver)> {
+    pub(crate) fn take_moved(&self) -> Vec<(Rank, RangeDone)> {
         std::mem::take(&mut self.collected().moved)
     }
 
@@ -263,7 +263,7 @@ impl<T: Distributed + 'static> SendQueue<T> {
     pub(crate) fn take_if_due(&self) -> Option<ProgressReport> {
         let mut collected = self.collected();
         let since = collected.since?;
-        // Others wait for these: rank 0 to give more work, a file's leader for its ranges,
+        // Others are waiting for these: rank 0 to assign more work, a file's leader for its ranges,
         // everybody for a cancellation.
         let urgent = collected.whole
             || collected.report.cancelled
@@ -307,15 +307,15 @@ fn covered(ranges: &[Range<u64>]) -> u64 {
 impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
     fn done(&self, item: &WorkItem<T>) {
         if item.spec.piece.is_some() {
-            return self.range_over(item.spec.number, item.was_moved(), item.range_result());
+            return self.range_done(item.spec.number, item.was_moved(), item.range_result());
         }
-        self.item_over(ItemId(item.spec.number), item.outcome());
+        self.item_done(ItemId(item.spec.number), item.outcome());
     }
 
     fn seal(&self, cx: &Context<'_, T>, node: &Arc<DirNode<T>>) {
         if self.sealing().add(Arc::clone(node)) {
             let node = Arc::clone(node);
-            cx.share(Job::Visit(Box::new(move |cx| {
+            cx.share(Job::Callback(Box::new(move |cx| {
                 if let Some(item) = item_of(&*node) {
                     item.sink.flush(cx);
                 }
@@ -337,7 +337,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
     fn note(&self, key: ItemKey, problem: Problem) {
         let mut collected = self.collected();
         if problem.severity == Severity::Error {
-            collected.flawed.insert(key);
+            collected.with_errors.insert(key);
         }
         collected.problems.entry(key).or_default().push(PackedProblem::from(problem));
     }
@@ -347,11 +347,11 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
     }
 
     fn is_large(&self, size: u64) -> bool {
-        // Asked of every file: most need no lock.
+        // Called for every file, most of which need no lock.
         self.limits.is_large(size, None) && self.limits.is_large(size, self.collected().rate())
     }
 
-    fn large(&self, stat: &Stat) -> Option<u64> {
+    fn number_large_file(&self, stat: &Stat) -> Option<u64> {
         let mut collected = self.collected();
         if !self.limits.is_large(stat.size, collected.rate()) {
             return None;
@@ -362,7 +362,7 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
         Some(u64::from(self.attempt) << 56 | u64::from(self.rank.0) << 32 | number)
     }
 
-    fn begun(&self, tool: &T, number: u64, large: LargeFile<T>) {
+    fn file_opened(&self, tool: &T, number: u64, large: LargeFile<T>) {
         let LargeFile { file, transfer, ticket } = large;
         let Some(item) = item_of(&file.entry.node) else { return };
         // With another ticket the target is another one, which doesn't have those ranges.
@@ -392,29 +392,29 @@ impl<T: Distributed + 'static> CompletionSink<T> for SendQueue<T> {
             member: pack(&member),
         };
         // Before it is announced: reports of ranges may arrive as soon as it is.
-        self.led().insert(FileId(number), Led { file: Arc::clone(&file), left, failed });
+        self.led().insert(FileId(number), LedFile { file: Arc::clone(&file), left, failed });
         self.add(|report| report.opened.push(opened));
     }
 
-    fn over(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool) {
+    fn file_closed(&self, cx: &Context<'_, T>, entry: &Entry<T>, number: u64, moved: bool) {
         let item = item_of(&entry.node);
         let stamp = item.filter(|_| moved).map_or(Stamp::NONE, |item| item.stamp_of(cx, entry));
         let emitted = item.map(|item| item.take_emitted(entry.name())).unwrap_or_default();
         let mut collected = self.collected();
         let (_, problems) = collected.take_problems(ItemKey::Large(number));
-        let over = FileOver { file: FileId(number), moved, stamp, emitted, problems };
+        let done = FileDone { file: FileId(number), moved, stamp, emitted, problems };
         collected.since.get_or_insert_with(Instant::now);
-        collected.report.files.push(over);
+        collected.report.files.push(done);
     }
 }
 
-impl<T: Distributed + 'static> Hears for SendQueue<T> {
+impl<T: Distributed + 'static> Reporter for SendQueue<T> {
     fn started(&self, _: RunInfo) {}
 
     fn count(&self, more: Tally) {
         let mut collected = self.collected();
         collected.since.get_or_insert_with(Instant::now);
-        collected.report.news.tally += more;
+        collected.report.user_output.tally += more;
         if let Some((_, bytes)) = &mut collected.rate {
             *bytes += more.bytes;
         }
@@ -423,15 +423,15 @@ impl<T: Distributed + 'static> Hears for SendQueue<T> {
     fn problem(&self, problem: Problem) {
         let mut collected = self.collected();
         collected.since.get_or_insert_with(Instant::now);
-        collected.report.news.problems.push(PackedProblem::from(problem));
+        collected.report.user_output.problems.push(PackedProblem::from(problem));
     }
 
     fn line(&self, line: OutputLine) {
-        self.add(|report| report.news.lines.push(PackedLine::from(&line)));
+        self.add(|report| report.user_output.lines.push(PackedLine::from(&line)));
     }
 
     fn entry(&self, entry: EntryReport) {
-        self.add(|report| report.news.entries.push(entry));
+        self.add(|report| report.user_output.entries.push(entry));
     }
 
     fn wants_entries(&self) -> bool {
@@ -439,12 +439,12 @@ impl<T: Distributed + 'static> Hears for SendQueue<T> {
     }
 
     fn output(&self, stream: Standard, bytes: &[u8]) {
-        self.add(|report| report.news.output.push((stream, bytes.to_vec())));
+        self.add(|report| report.user_output.output.push((stream, bytes.to_vec())));
     }
 
     fn debug(&self, text: &str) {
         if self.debug {
-            self.add(|report| report.news.remarks.push(text.to_owned()));
+            self.add(|report| report.user_output.remarks.push(text.to_owned()));
         }
     }
 
@@ -467,26 +467,26 @@ mod tests {
     #[test]
     fn the_bytes_of_a_range_are_counted_with_it_and_once() {
         let mut collected = Collected::default();
-        collected.report.news.tally.bytes = 100;
-        assert_eq!([10..40, 40..100, 0..20].map(|range| collected.count_with(&range)), [30, 60, 10]);
-        assert_eq!(collected.report.news.tally.bytes, 0);
+        collected.report.user_output.tally.bytes = 100;
+        assert_eq!([10..40, 40..100, 0..20].map(|range| collected.take_counted(&range)), [30, 60, 10]);
+        assert_eq!(collected.report.user_output.tally.bytes, 0);
     }
 
     #[test]
     fn a_report_has_no_more_than_fits_in_a_message() {
-        let over = |item, bytes| {
+        let done = |item, bytes| {
             let outcome =
                 ItemOutcome { emitted: vec![(c"f".to_owned(), vec![0; bytes])], ..Default::default() };
-            ItemOver { item: ItemId(item), outcome, flawless: true, problems: Vec::new() }
+            ItemDone { item: ItemId(item), outcome, error_free: true, problems: Vec::new() }
         };
         let most = OUTCOME_BYTES_MAX;
         let sizes = [most / 2, most / 2, 1, 2 * most, 2 * most, most, 0, 0];
         let mut collected = Collected { since: Some(Instant::now()), ..Collected::default() };
-        collected.report.items = (0..).zip(sizes).map(|(item, bytes)| over(item, bytes)).collect();
+        collected.report.items = (0..).zip(sizes).map(|(item, bytes)| done(item, bytes)).collect();
         let mut reports = Vec::new();
         while collected.since.is_some() {
             let report = collected.take_report();
-            reports.push(report.items.iter().map(|over| over.item.0).collect::<Vec<_>>());
+            reports.push(report.items.iter().map(|done| done.item.0).collect::<Vec<_>>());
             assert_eq!(collected.whole, collected.since.is_some(), "the rest is due at once");
         }
         assert_eq!(reports, [vec![0, 1], vec![2], vec![3], vec![4], vec![5, 6, 7]]);

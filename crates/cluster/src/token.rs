@@ -87,24 +87,24 @@ impl LiveTokens {
 pub(crate) struct Tokens<'a, T> {
     spec: &'a JobSpec<'a, T>,
     live: &'a LiveTokens,
-    left: Vec<DirectoryToken>,
+    created: Vec<DirectoryToken>,
 }
 
 impl<'a, T: Distributed> Tokens<'a, T> {
-    /// Creates a token in each place. A failure is not reported here: creating the copies will fail
-    /// too. In the first attempt, passes the tool the time in each place. Removes tokens left by
-    /// earlier runs with the same journal, which are finished because this run holds the journal's
-    /// lock.
-    pub(crate) fn leave(
+    /// Creates a token in each directory. A failure is not reported here: creating the copies will
+    /// fail too. In the first attempt, passes the tool the time in each directory. Removes tokens
+    /// left by earlier runs with the same journal, which are finished because this run holds the
+    /// journal's lock.
+    pub(crate) fn create(
         spec: &'a JobSpec<'a, T>,
         live: &'a LiveTokens,
         run: Option<RunId>,
         attempt: u32,
     ) -> Self {
         let family = format!(".haul-token-{:016x}-", run.map_or_else(rand::random, |run| run.number));
-        for place in spec.places.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
+        for directory in spec.target_directories.iter().filter(|_| run.is_some_and(|run| run.epoch > 1)) {
             let is_ours = |name: &CStr| name.to_bytes().starts_with(family.as_bytes());
-            let swept = spec.run.cache.open(place).and_then(|directory| sweep(&directory, is_ours));
+            let swept = spec.run.cache.open(directory).and_then(|fd| sweep(&fd, is_ours));
             let kept = swept.unwrap_or_else(|cause| vec![cause]);
             kept.iter().for_each(|cause| {
                 spec.run.report.debug(&format!("cannot remove the token of an earlier run: {cause:#}"))
@@ -112,30 +112,30 @@ impl<'a, T: Distributed> Tokens<'a, T> {
         }
         // The name has no NUL.
         let name = CString::new(format!("{family}{:016x}", rand::random::<u64>())).unwrap_or_default();
-        let mut left = Vec::new();
-        for place in &spec.places {
-            let made = spec.run.cache.open(place).and_then(|directory| {
+        let mut tokens = Vec::new();
+        for directory in &spec.target_directories {
+            let made = spec.run.cache.open(directory).and_then(|fd| {
                 // Held until it is in the list: a signal removes only what it finds there.
                 let mut live = lock(&live.0);
                 if live.is_closed {
                     return Ok(None);
                 }
-                let token = LiveToken::create(directory, &name, place.path_of(&name), attempt)?;
+                let token = LiveToken::create(fd, &name, directory.path_of(&name), attempt)?;
                 let created = token.created.filter(|_| attempt == 1);
-                created.iter().for_each(|now| spec.run.tool.begin_in(place, *now));
+                created.iter().for_each(|now| spec.run.tool.note_start_time(directory, *now));
                 live.tokens.push(token);
-                Ok(Some(DirectoryToken { place: RemotePath::to(place), name: name.clone() }))
+                Ok(Some(DirectoryToken { directory: RemotePath::to(directory), name: name.clone() }))
             });
             match made {
-                Ok(token) => left.extend(token),
+                Ok(token) => tokens.extend(token),
                 Err(cause) => spec.run.report.debug(&format!("cannot create a token: {cause:#}")),
             }
         }
-        Self { spec, live, left }
+        Self { spec, live, created: tokens }
     }
 
-    pub(crate) fn left(&self) -> impl Iterator<Item = &DirectoryToken> {
-        self.left.iter()
+    pub(crate) fn created(&self) -> impl Iterator<Item = &DirectoryToken> {
+        self.created.iter()
     }
 }
 
@@ -151,13 +151,13 @@ impl<T> Drop for Tokens<'_, T> {
 /// Checks that a directory contains the launch process's token.
 pub(crate) fn check(
     cache: &DirCache,
-    ways: &RemotePaths,
+    remote_paths: &RemotePaths,
     token: &DirectoryToken,
 ) -> Result<(), RankMismatch> {
-    let path = String::from_utf8_lossy(&token.place.path()).into_owned();
+    let path = String::from_utf8_lossy(&token.directory.path()).into_owned();
     let path = if path.is_empty() { ".".to_owned() } else { path };
     let unseen = |cause| RankMismatch::Unseen { path: path.clone(), cause };
-    let held = ways.hold(cache, &token.place).map_err(unseen)?;
+    let held = remote_paths.hold(cache, &token.directory).map_err(unseen)?;
     let directory = cache.open(&held).map_err(unseen)?;
     haul_sys::stat_at(&*directory, &token.name).map(drop).map_err(|cause| {
         let token = token.name.to_string_lossy().into_owned();

@@ -1,8 +1,8 @@
 //! Messages as types: between ranks ([`Message`]), and over the link between launch process and
 //! rank 0 ([`ToMaster`], [`ToLaunch`]).
 //!
-//! All processes of a run are of one build, so messages have no versions. Before anything else, a
-//! process learns the launch process's build ([`PackedInit`]), and reports if its own differs. A
+//! All processes of a run are the same build, so messages have no versions. The first message names
+//! the launch process's build ([`PackedInit`]), and a process whose own differs reports that. A
 //! message that can't be decoded is an error that ends the job.
 
 use std::ffi::CString;
@@ -66,7 +66,7 @@ pub struct InitMessage {
     pub tool: String,
     /// The tool's own init message.
     pub options: Vec<u8>,
-    /// Resources of the machine to use.
+    /// Use of the machine, and the selection.
     pub config: Config,
     /// Working directory, which relative names start from.
     pub working_directory: Vec<u8>,
@@ -76,7 +76,7 @@ pub struct InitMessage {
     pub tokens: Vec<DirectoryToken>,
     /// Attempt number, starting at 1.
     pub attempt: u32,
-    /// Who counts the ranges of large files: the leader if true, otherwise the master.
+    /// True if the leader of a large file counts its ranges; otherwise the master does.
     pub leader_counts: bool,
     /// True if ranges of large files must be on storage before they are reported.
     pub flushes: bool,
@@ -86,10 +86,10 @@ pub struct InitMessage {
     pub debug: bool,
     /// True to send a report of each entry.
     pub reports_entries: bool,
-    /// Time after which a silent process is given up.
+    /// Time after which a silent process counts as lost.
     pub silence: Duration,
-    /// Host of the launch process: ranks elsewhere live on a lease. `None` if the job is never
-    /// started again.
+    /// Host of the launch process: ranks on other hosts live on a lease. `None` if the job is never
+    /// restarted.
     pub lease_unless_on: Option<String>,
 }
 
@@ -97,7 +97,7 @@ pub struct InitMessage {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DirectoryToken {
     /// The directory.
-    pub place: RemotePath,
+    pub directory: RemotePath,
     /// Name of the file in it.
     pub name: CString,
 }
@@ -134,9 +134,9 @@ pub enum Message {
         ticket: Vec<u8>,
     },
     /// Member to a leader that counts: a range is complete.
-    Moved(RangeOver),
+    Moved(RangeDone),
     /// Master to a leader that does not count: all ranges are complete.
-    RangesOver {
+    RangesDone {
         /// The file.
         file: FileId,
         /// True if all of them were moved.
@@ -145,13 +145,13 @@ pub enum Message {
     /// Any rank to the master: completed work.
     Report(Box<ProgressReport>),
     /// Master to all: the tool has cancelled the run.
-    CalledOff,
+    Cancelled,
     /// Any rank to the master: heartbeat, with the time of the sender's clock
     /// ([`haul_sys::since_boot`]).
     Alive(Duration),
     /// Master to all: shut down.
     Stop,
-    /// Any rank to the master: nothing more will be sent from here.
+    /// Any rank to the master: the last message from this rank.
     Bye,
     /// Master to all: the limits have changed.
     Limits(LimitValues),
@@ -162,7 +162,7 @@ pub enum Message {
     /// Master: answer to a heartbeat.
     Lease {
         /// The time in the heartbeat.
-        asked: Duration,
+        sent_at: Duration,
         /// For how long the rank may live from that time.
         lasts: Duration,
     },
@@ -170,13 +170,13 @@ pub enum Message {
 
 /// A completed work item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ItemOver {
+pub struct ItemDone {
     /// The item.
     pub item: ItemId,
     /// Outcome of its entries.
     pub outcome: ItemOutcome,
     /// True if it had no errors.
-    pub flawless: bool,
+    pub error_free: bool,
     /// Its problems.
     pub problems: Vec<PackedProblem>,
 }
@@ -206,7 +206,7 @@ pub struct FileOpened {
 
 /// A completed range.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RangeOver {
+pub struct RangeDone {
     /// The rank that moved it.
     pub rank: Rank,
     /// The file.
@@ -217,7 +217,7 @@ pub struct RangeOver {
     pub took: Duration,
     /// True if every byte was moved.
     pub moved: bool,
-    /// How many of its bytes are counted here instead of in [`News::tally`].
+    /// How many of its bytes are counted here instead of in [`UserOutput::tally`].
     pub bytes: u64,
     /// The tool's result, for the leader
     /// ([`Distributed::finish_range`](crate::Distributed::finish_range)).
@@ -228,7 +228,7 @@ pub struct RangeOver {
 
 /// A completed large file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FileOver {
+pub struct FileDone {
     /// The file.
     pub file: FileId,
     /// True if it was copied completely.
@@ -247,20 +247,20 @@ pub struct ProgressReport {
     /// Large files announced.
     pub opened: Vec<FileOpened>,
     /// Work items completed.
-    pub items: Vec<ItemOver>,
+    pub items: Vec<ItemDone>,
     /// Ranges completed.
-    pub ranges: Vec<RangeOver>,
+    pub ranges: Vec<RangeDone>,
     /// Large files completed.
-    pub files: Vec<FileOver>,
+    pub files: Vec<FileDone>,
     /// Output for the user.
-    pub news: News,
+    pub user_output: UserOutput,
     /// True if the tool has cancelled the run.
     pub cancelled: bool,
 }
 
 /// Output for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct News {
+pub struct UserOutput {
     /// Problems.
     pub problems: Vec<PackedProblem>,
     /// Lines of `--verbose`.
@@ -339,8 +339,8 @@ fn packed(kind: Kind) -> (String, String) {
     (kind.family().to_owned(), kind.name().to_owned())
 }
 
-/// The kinds that ranks may send: the framework's, this crate's, those of their tool, and those of
-/// the tool that they ran before.
+/// The kinds that ranks may send: those of the framework, this crate, their tool, and the tool that
+/// they ran before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KnownKinds {
     now: &'static [Kind],
@@ -348,13 +348,13 @@ pub struct KnownKinds {
 }
 
 impl KnownKinds {
-    /// Returns the kinds that ranks may send which run a tool with these.
+    /// Returns the kinds that ranks may send if their tool has these.
     #[must_use]
     pub fn of_tool(kinds: &'static [Kind]) -> Self {
         Self { now: kinds, before: &[] }
     }
 
-    /// Records that the ranks are to run a tool with these kinds. Reports of the previous tool may
+    /// Records that the ranks change to a tool with these kinds. Reports of the previous tool may
     /// still arrive.
     pub fn change_to(&mut self, kinds: &'static [Kind]) {
         *self = Self { now: kinds, before: self.now };
@@ -370,12 +370,12 @@ impl ProgressReport {
     /// Returns the first kind in the report that is not known.
     #[must_use]
     pub fn unknown_kind(&self, known: KnownKinds) -> Option<String> {
-        let problems = (self.news.problems.iter())
+        let problems = (self.user_output.problems.iter())
             .chain(self.items.iter().flat_map(|over| &over.problems))
             .chain(self.ranges.iter().flat_map(|over| &over.problems))
             .chain(self.files.iter().flat_map(|over| &over.problems));
         let kinds = problems.map(|problem| &problem.line.kind);
-        let mut kinds = kinds.chain(self.news.lines.iter().map(|line| &line.kind));
+        let mut kinds = kinds.chain(self.user_output.lines.iter().map(|line| &line.kind));
         let unknown = kinds.find(|kind| known.find(kind).is_none());
         unknown.map(|(family, name)| format!("{family}::{name}"))
     }
@@ -400,7 +400,7 @@ pub enum ToMaster {
     /// No more work items follow, except those that result from outstanding ones.
     Closed,
     /// The tool has cancelled the run.
-    CallOff,
+    Cancel,
     /// Answer to a heartbeat, with the time in it.
     Lease(Duration),
     /// Shut down.
@@ -419,7 +419,7 @@ pub enum ToLaunch {
         /// Hosts, in the order of the ranks.
         hosts: Vec<String>,
         /// Name of the message transport.
-        carrier: String,
+        transport: String,
     },
     /// Some hosts can't do the job.
     Unfit {

@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_cluster::launch::{GroupOptions, HostRanks, Launcher, ProcessGroup, Started};
-use haul_cluster::link::{Arrival, Link, inside};
+use haul_cluster::link::{Arrival, Link, in_process_pair};
 use haul_cluster::schedule::{FileId, ItemId};
 use haul_cluster::transport::Rank;
-use haul_cluster::wire::{FileOpened, ItemOver, ProgressReport as RankReport, ToLaunch, ToMaster, unpack};
+use haul_cluster::wire::{FileOpened, ItemDone, ProgressReport as RankReport, ToLaunch, ToMaster, unpack};
 use haul_cluster::{
     ClusterKind, CompletionSink, Distributed, ItemKey, ItemOutcome, ItemReceiver, ItemSpec, JobError, Joined,
     LargeFile, LargeFileRange, PackedItem, PendingItem, RemotePath, RemotePaths, WalkPlacement, WorkItem,
@@ -45,7 +45,7 @@ impl Distributed for Recorder {
     fn from_init(_: &[u8]) -> Option<Self> {
         Some(Self::default())
     }
-    fn may_travel(&self, _: &DirNode<Self>) -> bool {
+    fn is_distributable(&self, _: &DirNode<Self>) -> bool {
         true
     }
     fn pack(&self, own: &String) -> Vec<u8> {
@@ -73,10 +73,10 @@ impl Distributed for Recorder {
     fn unpack_entered(&self, _: &Context<'_, Self>, _: &Entry<Self>, packed: &[u8]) -> Option<String> {
         Some(String::from_utf8(packed.to_vec()).unwrap())
     }
-    fn decide_returned(&self, _: &Context<'_, Self>, _: &mut Entry<Self>) -> bool {
+    fn decide_bounced(&self, _: &Context<'_, Self>, _: &mut Entry<Self>) -> bool {
         true
     }
-    fn claimed_is_over(&self, _: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
+    fn claim_ended(&self, _: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
         self.claimed.lock().unwrap().push((entry.name().to_owned(), stands));
     }
 }
@@ -108,7 +108,7 @@ struct Post {
     notes_there: &'static Notes,
     local: &'static Local<Job<Recorder>>,
     other: Mutex<Option<Feed<'static, Job<Recorder>>>>,
-    ways: Arc<RemotePaths>,
+    remote_paths: Arc<RemotePaths>,
     under_way: Mutex<HashMap<u64, Sent>>,
     items: AtomicU64,
     /// Entries that the other run has finished in the items reported as done.
@@ -128,14 +128,14 @@ impl Post {
         (self.before)(&packed);
         let sent = Sent { pending, claimed, feed: self.local.feed() };
         self.under_way.lock().unwrap().insert(number, sent);
-        let (ways, entries) = (Arc::clone(&self.ways), self.giving.entries[1]);
+        let (remote_paths, entries) = (Arc::clone(&self.remote_paths), self.giving.entries[1]);
         let sink = Arc::clone(self) as Arc<dyn CompletionSink<Recorder>>;
         let admit = move |cx: &Context<'_, Recorder>| {
-            let receiver = ItemReceiver { cache: cx.cache(), ways: &ways };
+            let receiver = ItemReceiver { cache: cx.cache(), remote_paths: &remote_paths };
             let jobs = packed.admit(&receiver, cx.tool(), sink, entries).unwrap();
             jobs.into_iter().for_each(|job| cx.share(job));
         };
-        self.other.lock().unwrap().as_ref().unwrap().share(Job::Visit(Box::new(admit)));
+        self.other.lock().unwrap().as_ref().unwrap().share(Job::Callback(Box::new(admit)));
     }
 }
 
@@ -218,14 +218,14 @@ impl CompletionSink<Recorder> for Post {
             return self.strays.lock().unwrap().push(item.spec.number);
         };
         let outcome = item.outcome();
-        let here = outcome.returned.len() + outcome.entered.len();
-        let finished = (pending.entries() - here) as u64;
+        let here = outcome.bounced.len() + outcome.entered.len();
+        let finished = (pending.entry_count() - here) as u64;
         let finished = self.finished_there.fetch_add(finished, Ordering::SeqCst) + finished;
         let counted = self.notes_there.tally.lock().unwrap().finished;
         if counted < finished {
             self.uncounted.lock().unwrap().push(item.spec.number);
         }
-        feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
+        feed.share(Job::Callback(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
     fn note(&self, _: ItemKey, problem: Problem) {
         self.notes.problem(problem);
@@ -238,11 +238,11 @@ impl CompletionSink<Recorder> for Post {
     fn is_large(&self, _: u64) -> bool {
         false
     }
-    fn large(&self, _: &Stat) -> Option<u64> {
+    fn number_large_file(&self, _: &Stat) -> Option<u64> {
         None
     }
-    fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
-    fn over(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
+    fn file_opened(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
+    fn file_closed(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
 }
 
 /// Result of a run that gave its files away.
@@ -256,7 +256,7 @@ struct Given {
 
 /// Runs over a tree and gives the files to another run.
 fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Given {
-    let settings = Settings { held, ..Settings::within(&Config::default(), MACHINE) };
+    let settings = Settings { cached_directories: held, ..Settings::within(&Config::default(), MACHINE) };
     // Entries refer to these, and there is no limit to an entry's lifetime.
     let tool: &Recorder = Box::leak(Box::default());
     let [notes, notes_there] = [(); 2].map(|()| -> &Notes { Box::leak(Box::default()) });
@@ -269,7 +269,7 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
         notes_there,
         local,
         other: Mutex::new(Some(other.feed())),
-        ways: Arc::default(),
+        remote_paths: Arc::default(),
         under_way: Mutex::default(),
         items: AtomicU64::new(0),
         finished_there: AtomicU64::new(0),
@@ -298,7 +298,7 @@ fn give(root: &Path, giving: Giving, held: usize, before: fn(&PackedItem)) -> Gi
     });
     assert_eq!(*post.uncounted.lock().unwrap(), [0; 0], "items were done before they were counted");
     assert_eq!(*post.strays.lock().unwrap(), [0; 0], "items were reported done twice");
-    assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with items under way");
+    assert!(post.under_way.lock().unwrap().is_empty(), "the run is over with items under path");
     let items = post.items.load(Ordering::Relaxed);
     notes.count(*notes_there.tally.lock().unwrap());
     notes.problems.lock().unwrap().append(&mut notes_there.problems.lock().unwrap());
@@ -389,7 +389,7 @@ impl CompletionSink<Recorder> for RecordedReports {
     fn is_large(&self, _: u64) -> bool {
         false
     }
-    fn large(&self, _: &Stat) -> Option<u64> {
+    fn number_large_file(&self, _: &Stat) -> Option<u64> {
         panic!("a member was asked to lead");
     }
     fn note(&self, _: ItemKey, problem: Problem) {
@@ -400,8 +400,8 @@ impl CompletionSink<Recorder> for RecordedReports {
     fn flushes(&self) -> bool {
         false
     }
-    fn begun(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
-    fn over(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
+    fn file_opened(&self, _: &Recorder, _: u64, _: LargeFile<Recorder>) {}
+    fn file_closed(&self, _: &Context<'_, Recorder>, _: &Entry<Recorder>, _: u64, _: bool) {}
 }
 
 /// Moves a range of a file of `bytes` bytes that had `size` when its leader opened it. Returns
@@ -434,8 +434,8 @@ fn move_piece(bytes: usize, piece: std::ops::Range<u64>, size: u64) -> (Vec<bool
     };
     let sink = Arc::clone(&heard) as Arc<dyn CompletionSink<Recorder>>;
     let feed = local.feed();
-    feed.share(Job::Visit(Box::new(move |cx| {
-        let receiver = ItemReceiver { cache: cx.cache(), ways: &RemotePaths::default() };
+    feed.share(Job::Callback(Box::new(move |cx| {
+        let receiver = ItemReceiver { cache: cx.cache(), remote_paths: &RemotePaths::default() };
         let jobs = packed.admit(&receiver, cx.tool(), sink, 64).unwrap();
         jobs.into_iter().for_each(|job| cx.share(job));
     })));
@@ -470,7 +470,7 @@ struct LostOnce {
 
 impl Launcher for LostOnce {
     fn start(&self, _: &[HostRanks], _: Duration) -> Result<Started, JobError> {
-        let (launch, master) = inside();
+        let (launch, master) = in_process_pair();
         let lost = self.lost.lock().unwrap().take();
         // A rank on another host may have a lease from then.
         assert!(lost.is_none_or(|lost| lost.elapsed() > SILENCE * 2 / 3), "started too early: {lost:?}");
@@ -487,7 +487,7 @@ fn lead(
     lost: Option<&Mutex<Option<Instant>>>,
     sent_again: &Mutex<Vec<u32>>,
 ) {
-    let ready = ToLaunch::Ready { hosts: vec!["here".to_owned()], carrier: "none".to_owned() };
+    let ready = ToLaunch::Ready { hosts: vec!["here".to_owned()], transport: "none".to_owned() };
     link.send(ready).unwrap();
     loop {
         let (item, entries, body) = match link.receive() {
@@ -507,7 +507,7 @@ fn lead(
             None => {
                 sent_again.lock().unwrap().push(entries);
                 let (outcome, problems) = (ItemOutcome::default(), Vec::new());
-                let over = ItemOver { item, outcome, flawless: true, problems };
+                let over = ItemDone { item, outcome, error_free: true, problems };
                 RankReport { items: vec![over], ..RankReport::default() }
             }
         };
@@ -563,8 +563,8 @@ fn an_item_whose_entries_have_all_left_it_is_not_sent_again() {
         engine: Mutex::default(),
     };
     let operands = vec![operand(&cache, folder.path())];
-    let status = group.execute(&JobSpec { run, config: &config, places: Vec::new() }, operands);
-    assert!(matches!(group.dismiss(&notes), Ok(0)));
+    let status = group.execute(&JobSpec { run, config: &config, target_directories: Vec::new() }, operands);
+    assert!(matches!(group.shut_down(&notes), Ok(0)));
     assert_eq!(status, Status::Success);
     let problems = std::mem::take(&mut *notes.problems.lock().unwrap());
     let kinds: Vec<_> = problems.iter().map(|problem| problem.kind).collect();

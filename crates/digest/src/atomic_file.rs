@@ -19,7 +19,7 @@ use std::fmt;
 
 use haul_sys::{
     Errno, Error, Fd, FileType, Identity, Mode, Open, Operation, c_string, change_mode, is_left_behind, open,
-    open_path, remove, rename, run_of, stat, stat_at, synchronize, temporary_name_of_run, write_all_on,
+    open_path, remove, rename, run_of, stat, stat_at, synchronize, temporary_name_of_run, write_all_stream,
 };
 
 /// The run in the temporary names of these files, whichever process creates them. It tells them
@@ -148,7 +148,7 @@ impl AtomicFile {
 
     fn flush(&mut self) -> Result<(), Error> {
         if let Some(file) = &self.file {
-            write_all_on(file, &self.buffer)?;
+            write_all_stream(file, &self.buffer)?;
         }
         self.buffer.clear();
         Ok(())

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use haul_sys as sys;
 use haul_sys::{Gather, Result};
 
-use crate::in_place::perform;
+use crate::synchronous::perform;
 use crate::transfer::transfer;
 use crate::{Caps, Done, Engine, Op, Used};
 
@@ -69,7 +69,7 @@ impl Engine for KernelAio {
         let outcome = match transfer {
             Ok(transfer) => match self.aio.push(token, transfer) {
                 Ok(()) => return Ok(()),
-                Err(transfer) => transfer.in_place().into(),
+                Err(transfer) => transfer.perform_now().into(),
             },
             Err(call) => perform(call),
         };

@@ -18,27 +18,27 @@
 //! 9. In-flight slots are a fixed pool: no map, no allocation, no lock per operation.
 //! 10. A pair only writes bytes that it has read, and reports both byte counts.
 
+mod counting;
 mod faulty;
-mod in_place;
 mod kernel_aio;
 mod null;
 mod op;
 mod placement;
 mod posix_aio;
-mod record;
 mod retry;
 mod select;
 mod sync;
+mod synchronous;
 mod transfer;
 mod uring;
 
-pub use faulty::{Faulty, Mischief};
+pub use counting::{CountingEngine, OperationTally};
+pub use faulty::{FaultRates, Faulty};
 pub use kernel_aio::KernelAio;
 pub use null::Null;
 pub use op::{Call, Done, Op, Outcome, Token, Wait};
 pub use placement::Placement;
 pub use posix_aio::PosixAio;
-pub use record::{CountingEngine, OperationTally};
 pub use retry::Retry;
 pub use select::{ENGINES, EngineChoice, EngineEntry, EngineSetup, NewEngine, Ops, UnknownEngine, make};
 pub use sync::Sync;

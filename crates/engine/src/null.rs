@@ -15,8 +15,8 @@ use crate::{Call, Caps, Done, Engine, Op, Outcome};
 pub struct Null {
     depth: usize,
     file_bytes: u64,
-    /// Number of files examined, which is also the last inode number given out.
-    looked_at: u64,
+    /// The last inode number returned.
+    last_inode: u64,
     ready: VecDeque<Done>,
 }
 
@@ -25,20 +25,20 @@ impl Null {
     #[must_use]
     pub fn new(depth: usize, file_bytes: u64) -> Self {
         let depth = depth.max(1);
-        Self { depth, file_bytes, looked_at: 0, ready: VecDeque::with_capacity(depth) }
+        Self { depth, file_bytes, last_inode: 0, ready: VecDeque::with_capacity(depth) }
     }
 
     fn perform(&mut self, call: Call) -> Outcome {
         match call {
             Call::Open { .. } => Outcome::Opened(haul_sys::open_path(c"/dev/null", Open::READ)),
-            Call::Stat { .. } => Outcome::Stated(Ok(self.look())),
+            Call::Stat { .. } => Outcome::Stated(Ok(self.next_stat())),
             Call::Read { offset, mut buffer, length, .. } => {
                 let length = self.available(offset, length);
                 buffer.bytes_mut()[..length].fill(0);
                 Outcome::Read { buffer, result: Ok(Some(length)) }
             }
             // No file has a position, so all are at their end.
-            Call::ReadOn { buffer, .. } => Outcome::Read { buffer, result: Ok(Some(0)) },
+            Call::ReadStream { buffer, .. } => Outcome::Read { buffer, result: Ok(Some(0)) },
             Call::Write { buffer, range, .. } => Outcome::Wrote { buffer, result: Ok(range.len()) },
             Call::Pair { offset, mut buffer, length, .. } => {
                 let length = self.available(offset, length);
@@ -58,11 +58,11 @@ impl Null {
         usize::try_from(self.file_bytes.saturating_sub(offset)).map_or(length, |left| left.min(length))
     }
 
-    fn look(&mut self) -> Stat {
-        self.looked_at += 1;
+    fn next_stat(&mut self) -> Stat {
+        self.last_inode += 1;
         let epoch = Timestamp { seconds: 0, nanoseconds: 0 };
         Stat {
-            identity: Identity { device: u64::MAX, inode: self.looked_at },
+            identity: Identity { device: u64::MAX, inode: self.last_inode },
             kind: FileType::Regular,
             mode: Mode::READ_WRITE,
             owner: 0,

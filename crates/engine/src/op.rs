@@ -63,7 +63,7 @@ pub enum Call {
         cache: CacheMode,
     },
     /// Read at the file's position, for files that have no offsets. May wait.
-    ReadOn {
+    ReadStream {
         /// The file.
         file: Arc<Fd>,
         /// Destination; filled from its start.
@@ -135,7 +135,7 @@ impl Call {
             Self::Open { .. } => Operation::Openat,
             Self::Stat { .. } => Operation::Statx,
             // An error before a pair starts is reported as one of its read.
-            Self::Read { .. } | Self::ReadOn { .. } | Self::Pair { .. } => Operation::Read,
+            Self::Read { .. } | Self::ReadStream { .. } | Self::Pair { .. } => Operation::Read,
             Self::Write { .. } => Operation::Write,
             Self::CopyRange { .. } => Operation::CopyFileRange,
             Self::Synchronize { .. } => Operation::Fsync,

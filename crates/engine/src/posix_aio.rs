@@ -26,9 +26,9 @@
 use std::collections::VecDeque;
 
 use haul_sys as sys;
-use haul_sys::{AioPassing, Result};
+use haul_sys::{AioSubmission, Result};
 
-use crate::in_place::perform;
+use crate::synchronous::perform;
 use crate::transfer::transfer;
 use crate::{Caps, Done, Engine, EngineSetup, Op, Ops, Used};
 
@@ -52,8 +52,8 @@ impl PosixAio {
     /// `ENOSYS` if the C library is not glibc.
     pub fn new(setup: &EngineSetup) -> Result<Self> {
         let passing = match setup.ops {
-            Some(Ops::Batch) => AioPassing::Lists,
-            Some(Ops::Single | Ops::Multi) | None => AioPassing::Each,
+            Some(Ops::Batch) => AioSubmission::Lists,
+            Some(Ops::Single | Ops::Multi) | None => AioSubmission::Each,
         };
         let aio = sys::PosixAio::new(setup.queue_depth, passing)?;
         Ok(Self { ready: VecDeque::with_capacity(aio.depth()), aio })
@@ -93,7 +93,7 @@ impl Engine for PosixAio {
             Ok(transfer) => match self.aio.push(token, transfer) {
                 Ok(()) => return Ok(()),
                 // `CacheMode::Drop`, which a control block can't express.
-                Err(transfer) => transfer.in_place().into(),
+                Err(transfer) => transfer.perform_now().into(),
             },
             Err(call) => perform(call),
         };

@@ -42,7 +42,7 @@ use std::time::Duration;
 use haul_sys as sys;
 use haul_sys::{Advice, CacheMode, Errno, Fd, Result};
 
-use crate::in_place::perform;
+use crate::synchronous::perform;
 use crate::transfer::transfer;
 use crate::{Call, Caps, Done, Engine, Op, Token};
 
@@ -72,7 +72,7 @@ pub struct Retry {
     /// Number of pauses without progress before the oldest read blocks.
     patience: u32,
     misses: u64,
-    insisted: u64,
+    blocking_reads: u64,
 }
 
 /// A read, or a pair that has not been read yet.
@@ -91,8 +91,8 @@ enum RetryState {
     Tried,
     /// Tried more than once, and requested with `posix_fadvise`.
     Advised,
-    /// Nonblocking reads don't work here: the next attempt blocks.
-    Insist,
+    /// The next attempt is a blocking read.
+    Blocking,
 }
 
 impl Retry {
@@ -109,7 +109,7 @@ impl Retry {
             ready: VecDeque::with_capacity(depth),
             patience: PAUSES_MAX,
             misses: 0,
-            insisted: 0,
+            blocking_reads: 0,
         }
     }
 
@@ -121,18 +121,18 @@ impl Retry {
 
     /// Returns how many reads used the blocking call.
     #[must_use]
-    pub fn insisted(&self) -> u64 {
-        self.insisted
+    pub fn blocking_reads(&self) -> u64 {
+        self.blocking_reads
     }
 
     /// Retries deferred reads, oldest first, and completes those that are cached. Returns true if
     /// any completed.
-    fn go_round(&mut self) -> bool {
+    fn run_pass(&mut self) -> bool {
         let (mut index, mut missed, mut moved) = (0, 0, false);
         while index < self.waiting.len() && missed < MISSES_MAX {
             // One blocking read is enough if the pass has completed something: the caller may
             // not need more.
-            let leave = moved && self.waiting[index].state == RetryState::Insist;
+            let leave = moved && self.waiting[index].state == RetryState::Blocking;
             if !leave && let Some(result) = self.attempt(index) {
                 self.complete(index, result);
                 (missed, moved) = (0, true);
@@ -147,8 +147,8 @@ impl Retry {
     fn attempt(&mut self, index: usize) -> Option<Result<usize>> {
         let waiting = &mut self.waiting[index];
         let (file, offset, bytes, cache) = waiting.call.as_read()?;
-        if waiting.state == RetryState::Insist {
-            self.insisted += 1;
+        if waiting.state == RetryState::Blocking {
+            self.blocking_reads += 1;
             return Some(sys::read(file, offset, bytes, cache));
         }
         let length = bytes.len() as u64;
@@ -158,7 +158,7 @@ impl Retry {
                 Err(error) => return Some(Err(error)),
             },
             Ok(Some(length)) => {
-                // Nonblocking reads work here after all, so waiting pays again.
+                // Nonblocking reads work here after all, so waiting is worthwhile again.
                 self.patience = PAUSES_MAX;
                 return Some(Ok(length));
             }
@@ -166,7 +166,7 @@ impl Retry {
             // policy, or seccomp forbids `preadv2`. The blocking read reports any real error.
             Err(error) if REFUSALS.into_iter().any(|errno| error.is(errno)) => {
                 fetch(file, offset, length, cache);
-                RetryState::Insist
+                RetryState::Blocking
             }
             Err(error) => return Some(Err(error)),
         };
@@ -195,7 +195,7 @@ impl RetryState {
             Self::New => Ok(Self::Tried),
             // `O_DIRECT` bypasses the page cache, so no retry would ever hit. Asked only after two
             // misses: reads that hit cost no further call.
-            Self::Tried if sys::is_direct(file)? => Ok(Self::Insist),
+            Self::Tried if sys::is_direct(file)? => Ok(Self::Blocking),
             Self::Tried => {
                 fetch(file, offset, length, cache);
                 Ok(Self::Advised)
@@ -257,7 +257,7 @@ impl Engine for Retry {
         let mut wanted = min.min(self.in_flight());
         let mut pauses = 0;
         loop {
-            let moved = self.go_round();
+            let moved = self.run_pass();
             wanted = wanted.saturating_sub(self.ready.len());
             done.extend(self.ready.drain(..));
             if wanted == 0 {
@@ -271,7 +271,7 @@ impl Engine for Retry {
                 std::thread::sleep(PAUSE_MAX.min(PAUSE * (1 << pauses.min(16))));
                 pauses += 1;
             } else if let Some(oldest) = self.waiting.front_mut() {
-                oldest.state = RetryState::Insist;
+                oldest.state = RetryState::Blocking;
                 // The wait was in vain; where `EAGAIN` is permanent, the next one must be shorter.
                 self.patience /= 2;
             }

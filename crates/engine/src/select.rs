@@ -2,7 +2,7 @@
 //!
 //! There is a single list, [`engines!`](crate::engines). The choices, their names for `--engine`,
 //! the help text and the contract tests are all generated from it. To add an engine, write its
-//! module and add a line.
+//! module, add a line, and create it in [`EngineChoice::create`].
 //!
 //! Promise: every choice yields an engine. If the kernel refuses it, `sync` replaces it and a note
 //! explains why. No fallback is silent.
@@ -47,7 +47,6 @@ macro_rules! choices {
                 name: $engine::NAME,
                 about: $about,
                 choice: EngineChoice::$engine,
-                make: <$engine as Make>::make,
             }),+
         ];
     };
@@ -64,17 +63,6 @@ pub struct EngineEntry {
     pub about: &'static str,
     /// The corresponding choice.
     pub choice: EngineChoice,
-    make: fn(&EngineSetup) -> Result<Box<dyn Engine>>,
-}
-
-impl EngineEntry {
-    /// Creates the engine.
-    ///
-    /// # Errors
-    /// If the kernel refuses a feature that the engine needs.
-    pub fn make(&self, setup: &EngineSetup) -> Result<Box<dyn Engine>> {
-        (self.make)(setup)
-    }
 }
 
 /// Mode of submission, for engines that can have several operations in flight: how many of them
@@ -108,45 +96,6 @@ impl EngineSetup {
     }
 }
 
-/// An engine that can be created from a [`EngineSetup`].
-trait Make {
-    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>>;
-}
-
-impl Make for Sync {
-    fn make(_setup: &EngineSetup) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Sync::new()))
-    }
-}
-
-impl Make for Uring {
-    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Uring::with_setup(setup)?))
-    }
-}
-
-impl Make for PosixAio {
-    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(PosixAio::new(setup)?))
-    }
-}
-
-impl Make for KernelAio {
-    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
-        let gather = match setup.ops {
-            Some(Ops::Batch) => Gather::Wanted,
-            Some(Ops::Single | Ops::Multi) | None => Gather::One,
-        };
-        Ok(Box::new(KernelAio::new(setup.queue_depth, gather)?))
-    }
-}
-
-impl Make for Retry {
-    fn make(setup: &EngineSetup) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Retry::new(setup.queue_depth)))
-    }
-}
-
 impl EngineChoice {
     /// Name of the automatic choice.
     pub const AUTO: &'static str = "auto";
@@ -156,15 +105,26 @@ impl EngineChoice {
         std::iter::once(Self::AUTO).chain(ENGINES.iter().map(|listed| listed.name))
     }
 
-    /// Returns the listed engine for this choice.
-    fn listed(self) -> Option<&'static EngineEntry> {
-        let wanted = match self {
+    /// Creates the engine.
+    ///
+    /// # Errors
+    /// If the kernel refuses a feature that the engine needs.
+    pub fn create(self, setup: &EngineSetup) -> Result<Box<dyn Engine>> {
+        Ok(match self {
             // Each worker begins with blocking calls and changes to a ring once small files aren't
             // cached (docs/measurements/choices.md, "Blocking calls with look-ahead, or a ring").
-            Self::Auto => Self::Sync,
-            choice => choice,
-        };
-        ENGINES.iter().find(|listed| listed.choice == wanted)
+            Self::Auto | Self::Sync => Box::new(Sync::new()),
+            Self::Uring => Box::new(Uring::with_setup(setup)?),
+            Self::PosixAio => Box::new(PosixAio::new(setup)?),
+            Self::KernelAio => {
+                let gather = match setup.ops {
+                    Some(Ops::Batch) => Gather::Wanted,
+                    Some(Ops::Single | Ops::Multi) | None => Gather::One,
+                };
+                Box::new(KernelAio::new(setup.queue_depth, gather)?)
+            }
+            Self::Retry => Box::new(Retry::new(setup.queue_depth)),
+        })
     }
 }
 
@@ -206,13 +166,15 @@ pub struct NewEngine {
 /// Each worker creates its own, on its own thread.
 #[must_use]
 pub fn make(choice: EngineChoice, setup: &EngineSetup) -> NewEngine {
-    match choice.listed().map(|listed| (listed.name, listed.make(setup))) {
-        Some((_, Ok(engine))) => NewEngine { engine, note: None },
-        Some((name, Err(error))) => NewEngine {
-            engine: Box::new(Sync::new()),
-            note: Some(format!("engine {name} refused, using {}: {error:#}", Sync::NAME)),
-        },
-        None => NewEngine { engine: Box::new(Sync::new()), note: None },
+    match choice.create(setup) {
+        Ok(engine) => NewEngine { engine, note: None },
+        Err(error) => {
+            let name = ENGINES.iter().find(|listed| listed.choice == choice).map_or("", |listed| listed.name);
+            NewEngine {
+                engine: Box::new(Sync::new()),
+                note: Some(format!("engine {name} refused, using {}: {error:#}", Sync::NAME)),
+            }
+        }
     }
 }
 
@@ -224,7 +186,7 @@ mod tests {
     fn every_listed_name_is_a_choice_and_no_other_is() {
         for name in EngineChoice::names().skip(1) {
             let choice: EngineChoice = name.parse().unwrap();
-            assert_eq!(choice.listed().unwrap().name, name);
+            assert!(ENGINES.iter().any(|listed| (listed.name, listed.choice) == (name, choice)), "{name}");
         }
         assert_eq!("auto".parse(), Ok(EngineChoice::Auto));
         let unknown = "aio".parse::<EngineChoice>().unwrap_err();

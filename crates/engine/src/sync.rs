@@ -9,7 +9,7 @@
 
 use haul_sys::Result;
 
-use crate::in_place::perform;
+use crate::synchronous::perform;
 use crate::{Caps, Done, Engine, Op};
 
 #[cfg(doc)]

@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 
 use haul_sys::{Buffer, Operation, Result, Ring, RingReply, RingRequest};
 
-use crate::in_place::perform;
+use crate::synchronous::perform;
 use crate::transfer::transfer;
 use crate::{Call, Caps, Done, Engine, EngineSetup, Op, Outcome, Placement, Used};
 
@@ -129,7 +129,7 @@ impl Engine for Uring {
             Ok(request) => match self.ring.push(token, request) {
                 Ok(()) => return Ok(()),
                 // The ring has stopped accepting pairs.
-                Err(request) => outcome(request.in_place()),
+                Err(request) => outcome(request.perform_now()),
             },
             Err(call) => {
                 // A direct descriptor would keep the file open after the close.

@@ -131,7 +131,7 @@ fn pin(name: &str, engine: &mut dyn Engine) {
 #[test]
 fn line_9_no_operation_allocates() {
     for listed in ENGINES {
-        let made = listed.make(&EngineSetup::of_depth(16));
+        let made = listed.choice.create(&EngineSetup::of_depth(16));
         if let Some(mut engine) = or_skip!(made, format_args!("the kernel refuses {}", listed.name)) {
             pin(listed.name, &mut engine);
         }

@@ -163,7 +163,7 @@ fn line_1_accepted_operations_come_back_once_with_their_buffers(mut subject: Sub
         belongs(&subject, done.outcome, asked);
     }
     assert!(expected.is_empty(), "never came back: {expected:?}");
-    subject.met_mischief();
+    subject.assert_faults_were_injected();
 }
 
 /// Operation, buffer address, file index, offset and length of a request.
@@ -273,7 +273,7 @@ fn line_3_what_is_not_native_is_done_in_place(mut subject: Subject) {
     while read.len() < FILE_BYTES {
         read.extend(insist(
             engine,
-            || Call::ReadOn { file: Arc::clone(&file), buffer: Buffer::new(4096), length: 3000 },
+            || Call::ReadStream { file: Arc::clone(&file), buffer: Buffer::new(4096), length: 3000 },
             |outcome| match outcome {
                 Outcome::Read { buffer, result } => Some(buffer.bytes()[..result.ok()??].to_vec()),
                 other => panic!("{other:?}"),
@@ -332,7 +332,7 @@ fn line_4_short_transfers_are_reported(mut subject: Subject) {
         assert_eq!(buffer.bytes()[..length], pattern(1, offset, length));
         offset += length;
     }
-    subject.met_mischief();
+    subject.assert_faults_were_injected();
 }
 
 fn line_5_outcomes_belong_to_tokens_not_to_an_order(mut subject: Subject) {
@@ -352,7 +352,7 @@ fn line_5_outcomes_belong_to_tokens_not_to_an_order(mut subject: Subject) {
         }
         assert!(seen.iter().all(|seen| *seen));
     }
-    subject.met_mischief();
+    subject.assert_faults_were_injected();
 }
 
 /// Returns true if no writer has the FIFO open.
@@ -401,7 +401,7 @@ fn line_6_a_close_always_runs(mut subject: Subject) {
             assert!(ended(&fifo.reader), "the file is still open");
         }
     }
-    subject.met_mischief();
+    subject.assert_faults_were_injected();
     // Not reaped, not flushed.
     let fifo = ground.fifo(c"dropped");
     subject.engine.submit(Op { token: 1, call: Call::Close { file: fifo.writer } }).unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ground::{Ground, read, run, run_one, write};
-use haul_engine::{Call, CountingEngine, Done, Engine, Faulty, Mischief, Null, Op, Outcome, Sync, Wait};
+use haul_engine::{Call, CountingEngine, Done, Engine, FaultRates, Faulty, Null, Op, Outcome, Sync, Wait};
 use haul_sys::{Buffer, CacheMode, FileType, Operation};
 
 fn reads(ground: &Ground, count: u64) -> Vec<Op> {
@@ -55,21 +55,21 @@ fn record_counts_what_was_taken_and_not_what_was_refused() {
     assert_eq!((tally.flushes(), tally.reaps()), (5, 5));
 }
 
-fn mischief(seed: u64) -> Mischief {
-    Mischief { seed, errors: 200, shorts: 300, delays: 300, reorder: true }
+fn rates(seed: u64) -> FaultRates {
+    FaultRates { seed, errors: 200, shorts: 300, delays: 300, reorder: true }
 }
 
 fn outcomes(seed: u64) -> (Vec<String>, u64) {
     let ground = Ground::new();
-    let mut engine = Faulty::new(Null::new(8, 1000), mischief(seed));
-    let struck = engine.struck();
+    let mut engine = Faulty::new(Null::new(8, 1000), rates(seed));
+    let struck = engine.fault_count();
     let word = |done: Done| format!("{} {:?}", done.token, done.outcome);
     let words = run(&mut engine, reads(&ground, 400)).into_iter().map(word).collect();
     (words, struck.load(Ordering::Relaxed))
 }
 
 #[test]
-fn faulty_does_the_same_mischief_for_the_same_seed() {
+fn faulty_injects_the_same_faults_for_the_same_seed() {
     let (first, struck) = outcomes(1);
     assert_eq!(first.len(), 400);
     assert!((100..300).contains(&struck), "{struck} of 400, where about 180 were due");
@@ -82,9 +82,9 @@ fn faulty_does_the_same_mischief_for_the_same_seed() {
 }
 
 #[test]
-fn faulty_without_mischief_changes_nothing() {
+fn faulty_without_faults_changes_nothing() {
     let ground = Ground::new();
-    let none = Mischief { seed: 1, errors: 0, shorts: 0, delays: 0, reorder: false };
+    let none = FaultRates { seed: 1, errors: 0, shorts: 0, delays: 0, reorder: false };
     let mut engine = Faulty::new(Null::new(8, 1000), none);
     let done = run(&mut engine, reads(&ground, 100));
     assert!(done.iter().map(|done| done.token).eq(0..100));

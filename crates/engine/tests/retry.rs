@@ -69,10 +69,10 @@ fn cold_files_are_waited_for_and_copied() {
     }
     assert!(engine.misses() >= 8, "{} misses: the files were not cold", engine.misses());
     // The files are cached now, so reads complete at once.
-    let before = (engine.misses(), engine.insisted());
+    let before = (engine.misses(), engine.blocking_reads());
     let source = ground.file(c"warm", 9, 200_000);
     copy(&mut engine, &source, &ground.target(c"copy"), 200_000, CacheMode::Keep);
-    assert_eq!((engine.misses(), engine.insisted()), before);
+    assert_eq!((engine.misses(), engine.blocking_reads()), before);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn data_that_is_never_there_is_waited_for_in_the_end() {
             assert_eq!(result.unwrap(), Some(1000));
             assert_eq!(buffer.bytes()[..1000], pattern(1, done.token as usize * 1000, 1000));
         }
-        assert_eq!(engine.insisted(), 32);
+        assert_eq!(engine.blocking_reads(), 32);
         assert!(engine.misses() > 32);
         // The bound is 0.2 s, because patience is halved 6 times; the rest is margin for
         // a busy machine.
@@ -140,7 +140,7 @@ fn where_waiting_cannot_be_refused_the_read_waits() {
         forbid(libc::SYS_preadv2, libc::EOPNOTSUPP);
         copy(&mut engine, &source, &ground.target(c"target"), 200_000, CacheMode::Keep);
         assert!(ground.content("target") == pattern(1, 0, 200_000));
-        assert_eq!((engine.misses(), engine.insisted()), (4, 4));
+        assert_eq!((engine.misses(), engine.blocking_reads()), (4, 4));
     });
     worker.join().unwrap();
 }
@@ -164,7 +164,7 @@ fn direct_reads_are_not_tried_for_long() {
         let Outcome::Read { buffer, result } = outcome else { panic!("not a read") };
         assert_eq!(result.unwrap(), Some(BLOCK));
         assert_eq!(buffer.bytes(), pattern(1, 0, BLOCK));
-        assert!(engine.insisted() > 0 && engine.misses() <= 10, "{engine:?}");
+        assert!(engine.blocking_reads() > 0 && engine.misses() <= 10, "{engine:?}");
     });
     worker.join().unwrap();
 }
@@ -199,7 +199,7 @@ fn a_read_that_fails_later_is_reported() {
             );
         }
         assert_eq!(ground.content("target"), b"");
-        assert_eq!(engine.insisted(), 0);
+        assert_eq!(engine.blocking_reads(), 0);
     });
     worker.join().unwrap();
 }

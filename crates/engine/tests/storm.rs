@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use ground::{Ground, address, operation_of, pattern, say};
 use haul_engine::{
-    Call, Done, ENGINES, Engine, EngineChoice, EngineSetup, Faulty, Mischief, Op, Outcome, Wait,
+    Call, Done, ENGINES, Engine, EngineChoice, EngineSetup, FaultRates, Faulty, Op, Outcome, Wait,
 };
 use haul_sys::{Buffer, CacheMode, Error, Fd, Name, Open, Operation, Pipe};
 use haul_testkit::random::{self, Random, Rng, seeded};
@@ -128,7 +128,7 @@ fn all_workers(choice: EngineChoice, seed: u64) {
 fn make(choice: EngineChoice) -> Option<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).unwrap();
     haul_testkit::or_skip!(
-        listed.make(&EngineSetup::of_depth(DEPTH)),
+        listed.choice.create(&EngineSetup::of_depth(DEPTH)),
         format_args!("the kernel refuses {}", listed.name)
     )
 }
@@ -153,8 +153,8 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(sea: &'a Sea, engine: Box<dyn Engine>, seed: u64) -> Self {
-        let mischief = Mischief { seed, errors: 100, shorts: 200, delays: 300, reorder: true };
-        let engine = Faulty::new(engine, mischief);
+        let rates = FaultRates { seed, errors: 100, shorts: 200, delays: 300, reorder: true };
+        let engine = Faulty::new(engine, rates);
         let random = seeded(!seed);
         Self { sea, engine, random, outstanding: HashMap::new(), buffers: Vec::new() }
     }
@@ -282,7 +282,7 @@ impl<'a> Worker<'a> {
 
     /// Counts a failure. Only injected failures are allowed.
     fn injected(&self, error: &Error) {
-        assert!(format!("{error:#}").contains("(mischief)"), "{error:#}");
+        assert!(format!("{error:#}").contains("(injected fault)"), "{error:#}");
         self.sea.injected.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use ground::{Ground, pair_through, pattern};
 use haul_engine::{
-    Call, CountingEngine, Done, Engine, EngineChoice, EngineSetup, Faulty, Mischief, Op, Ops, Outcome, Uring,
-    Used, make,
+    Call, CountingEngine, Done, Engine, EngineChoice, EngineSetup, FaultRates, Faulty, Op, Ops, Outcome,
+    Uring, Used, make,
 };
 use haul_sys::{Advice, Buffer, Fd};
 use haul_testkit::{or_skip, skip};
@@ -118,7 +118,7 @@ fn the_counts_are_those_of_the_engine_inside() {
     if let Some(note) = made.note {
         skip!("{note}");
     }
-    let none = Mischief { seed: 1, errors: 0, shorts: 0, delays: 0, reorder: false };
+    let none = FaultRates { seed: 1, errors: 0, shorts: 0, delays: 0, reorder: false };
     let mut engine: Box<dyn Engine> = Box::new(CountingEngine::new(Faulty::new(made.engine, none)));
     let mut buffers: Vec<_> = (0..BLOCKS).map(|_| Buffer::new(BLOCK)).collect();
     engine.register(&mut buffers).unwrap();

@@ -1,15 +1,15 @@
 //! A directory for the entries that a run replaces or deletes in another one (`--backup-dir`).
 //!
-//! Files keep their paths below the target. The directories above them are made when the first file
-//! needs them, with owner and mode of those in the target. What is replaced gets a second name in
-//! the backup, so that it has its own until the new file takes that; what is deleted is moved. So
-//! is what can't have two names, just before the new file takes its own.
+//! Files keep their paths below the target. Their directories are created when the first file needs
+//! them, with the owner and mode of those in the target. A file that is replaced is hard-linked
+//! into the backup, so that it keeps its own name until the new file takes it. A file that is
+//! deleted is moved, and so is one that can't be linked, just before the new file takes its name.
 //!
-//! Several processes can use one backup: each opens it by itself, and checks the directory above
-//! it by inode number. A directory that two of them need at once is made by one and found by the
+//! Several processes can use one backup: each opens it by itself, and verifies the parent directory
+//! by inode number. A directory that two of them need at once is created by one and found by the
 //! other.
 //!
-//! Bound: only the directories used last are remembered, and the run's cache holds their
+//! Bound: only the most recently used directories are remembered, and the run's cache holds their
 //! descriptors.
 
 use std::collections::{HashSet, VecDeque};
@@ -30,22 +30,22 @@ use crate::operand::Split;
 /// Maximum number of directories that are remembered. Workers are rarely in more at once.
 const RECENT_MAX: usize = 16;
 
-/// Maximum number of directories that are known to have been swept. After that they are swept
-/// again, which finds nothing.
+/// Maximum number of directories remembered as swept. After that they are swept again, which finds
+/// nothing.
 const SWEPT_MAX: usize = 1 << 16;
 
-/// Errors of link(2) for a file that can't get another name: on a file system without hard links,
-/// of another user (`fs.protected_hardlinks`), or because it has too many.
+/// Errors of link(2) for a file that can't be linked: the file system has no hard links, it belongs
+/// to another user (`fs.protected_hardlinks`), or it has too many links.
 const UNLINKABLE: [Errno; 4] = [Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
 
 /// Location of a backup and of its original.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BackupPlace {
-    /// The directory that receives files. It may be missing, but not the one above it.
+    /// The directory that receives files. It may be missing; its parent must exist.
     pub directory: CString,
-    /// Inode number of the directory above it, which must still be that one when it is opened.
+    /// Inode number of its parent, which is verified when that is opened.
     pub above: u64,
-    /// The directory that they come from.
+    /// The directory that the files come from.
     pub target: CString,
 }
 
@@ -74,20 +74,19 @@ pub struct Original<'a> {
     pub below: &'a [u8],
 }
 
-/// What becomes of a file that an earlier run has kept under the same name.
+/// Treatment of an earlier run's backup under the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlierBackup {
     /// It is replaced.
     Replaced,
     /// It stays, and the file is not kept.
     Stays,
-    /// It stays, and the file is kept under a numbered name beside it: nobody knows which of the
-    /// two is the original.
+    /// It stays, and the file is kept under a numbered name next to it: either may be the original.
     Both,
 }
 
 impl BackupDirectory {
-    /// Creates nothing yet.
+    /// Creates the value. Directories are created when they are needed.
     #[must_use]
     pub fn new(place: BackupPlace) -> Self {
         Self { place, used: Mutex::default() }
@@ -99,7 +98,7 @@ impl BackupDirectory {
     /// when its replacement is complete.
     ///
     /// # Errors
-    /// The kernel's; `ESTALE` if the directory above the backup is another one by now.
+    /// Any error from the kernel; `ESTALE` if the parent of the backup was replaced.
     pub fn keep(
         &self,
         cache: &DirCache,
@@ -112,7 +111,7 @@ impl BackupDirectory {
         let linked = match link(directory, name, &backup, name) {
             Err(cause) if cause.is(Errno::EXIST) && earlier == EarlierBackup::Stays => return Ok(()),
             Err(cause) if cause.is(Errno::EXIST) && earlier == EarlierBackup::Both => {
-                return link_beside(directory, name, &backup);
+                return link_numbered(directory, name, &backup);
             }
             Err(cause) if cause.is(Errno::EXIST) => link_over(directory, name, &backup),
             outcome => outcome,
@@ -141,7 +140,7 @@ impl BackupDirectory {
         }
     }
 
-    /// Finds or makes the directory for files of a directory of the target.
+    /// Finds or creates the backup's counterpart of a directory of the target.
     fn directory(&self, cache: &DirCache, original: Original<'_>) -> Result<Arc<Fd>, Error> {
         let mut used = lock(&self.used);
         let names = original.below.split(|byte| *byte == b'/');
@@ -221,7 +220,7 @@ impl UsedDirectories {
         self.recent.push_back((path, Arc::clone(held)));
     }
 
-    /// True if a directory hasn't been swept yet, or long ago; it counts as swept then.
+    /// True if a directory isn't remembered as swept. From then on it is.
     fn is_unswept(&mut self, identity: Identity) -> bool {
         if self.swept.len() == SWEPT_MAX {
             self.swept.clear();
@@ -258,12 +257,12 @@ fn find_or_make(parent: &Fd, name: &CStr, like: impl FnOnce() -> Result<Stat, Er
 fn open_new(parent: &Fd, name: &CStr, like: Stat) -> Result<Fd, Error> {
     let made = open(parent, name, Open::DIRECTORY)?;
     let give = |owner| match change_owner(&made, owner) {
-        // Whoever may not give it away keeps it: the backup is worth more than its owner.
+        // A user who may not give it away keeps it: the backup matters more than its owner.
         Err(cause) if matches!(cause.errno(), Errno::PERM | Errno::INVAL) => Ok(()),
         outcome => outcome,
     };
-    // The mode comes after the group that it is for, and before the owner: without CAP_FOWNER, only
-    // the owner may set it.
+    // The mode comes after the group that it applies to, and before the owner: without CAP_FOWNER,
+    // only the owner may set it.
     give(Owner { user: None, group: Some(like.group) })?;
     change_mode(&made, like.mode.or(Mode::OWNER))?;
     give(Owner { user: Some(like.owner), group: None })?;
@@ -273,11 +272,11 @@ fn open_new(parent: &Fd, name: &CStr, like: Stat) -> Result<Fd, Error> {
 /// Gives a file of a directory a second name in the backup, in place of the file that an earlier
 /// run has kept there.
 fn link_over(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
-    let passing = temporary_name();
-    link(directory, name, backup, &passing)?;
-    let outcome = replacing(backup, name, || rename(backup, &passing, name));
+    let temporary = temporary_name();
+    link(directory, name, backup, &temporary)?;
+    let outcome = replacing(backup, name, || rename(backup, &temporary, name));
     // Needed even after success: rename(2) does nothing if both are names of one file.
-    match remove(backup, &passing) {
+    match remove(backup, &temporary) {
         Err(cause) if !cause.is(Errno::NOENT) => outcome.and(Err(cause)),
         _ => outcome,
     }
@@ -285,11 +284,11 @@ fn link_over(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
 
 /// Gives a file of a directory a second name in the backup: the first free of `NAME.~1~`,
 /// `NAME.~2~` and so on.
-fn link_beside(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
+fn link_numbered(directory: &Fd, name: &CStr, backup: &Fd) -> Result<(), Error> {
     let mut number = 1_u32;
     loop {
-        let beside = c_string(&[name.to_bytes(), format!(".~{number}~").as_bytes()].concat());
-        match link(directory, name, backup, &beside) {
+        let numbered = c_string(&[name.to_bytes(), format!(".~{number}~").as_bytes()].concat());
+        match link(directory, name, backup, &numbered) {
             Err(cause) if cause.is(Errno::EXIST) => number += 1,
             outcome => return outcome,
         }

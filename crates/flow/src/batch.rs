@@ -13,21 +13,20 @@ use crate::node::{DirNode, Entry};
 pub struct Batch {
     names: Arc<NameArena>,
     range: Range<usize>,
-    /// True if the entries whose type the listing doesn't give were stat'ed, and are
-    /// not directories.
-    pub(crate) looked_at: bool,
+    /// True if entries of unknown type were stat'ed, and none is a directory.
+    pub(crate) is_classified: bool,
 }
 
 impl Batch {
     /// Returns a batch of all entries in a list.
     #[must_use]
     pub fn whole(names: NameArena) -> Self {
-        Self { range: 0..names.len(), names: Arc::new(names), looked_at: false }
+        Self { range: 0..names.len(), names: Arc::new(names), is_classified: false }
     }
 
     /// Returns a batch of one entry that was stat'ed and is not a directory.
-    pub(crate) fn looked_at(name: &CStr, kind: EntryType) -> Self {
-        Self { looked_at: true, ..Self::whole(NameArena::of(name, kind)) }
+    pub(crate) fn classified(name: &CStr, kind: EntryType) -> Self {
+        Self { is_classified: true, ..Self::whole(NameArena::of(name, kind)) }
     }
 
     /// Returns a batch of some of the entries, by their indices in the list.
@@ -78,7 +77,7 @@ impl Batch {
             EntryType::Symlink => !follows(entry),
             EntryType::Unknown | EntryType::Directory => false,
         };
-        self.looked_at || self.entries(node).iter().all(is_known)
+        self.is_classified || self.entries(node).iter().all(is_known)
     }
 
     /// Returns the inode numbers from the listing.

@@ -34,7 +34,7 @@ pub(crate) struct CachePolicy {
     sector_bytes: AtomicU64,
     /// True if each transfer drops the pages it brings into the cache.
     drops: AtomicBool,
-    tidies: Tidies,
+    dropped_pages: DroppedPages,
     /// Bytes kept to be written last, through the cache.
     tail: Mutex<Option<Tail>>,
 }
@@ -58,7 +58,7 @@ pub(crate) enum Writable {
 
 /// Pages to drop from the page cache when the file is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tidies {
+enum DroppedPages {
     /// Drop nothing: the kernel decides which pages stay.
     Nothing,
     /// The target's. Some of the source's were cached before.
@@ -67,10 +67,10 @@ enum Tidies {
     Both,
 }
 
-/// Special properties of a transfer, as it began. A file may have several transfers in flight, and
-/// one may be refused after another has already made the policy fall back.
+/// Mode of a transfer when it began. A file may have several transfers in flight, and one may be
+/// refused after another has already made the policy fall back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Special {
+pub(crate) struct TransferMode {
     direct: bool,
     drops: bool,
 }
@@ -81,13 +81,13 @@ impl CachePolicy {
         Self {
             sector_bytes: AtomicU64::new(0),
             drops: AtomicBool::new(false),
-            tidies: Tidies::Nothing,
+            dropped_pages: DroppedPages::Nothing,
             tail: Mutex::new(None),
         }
     }
 
-    /// Returns the policy for data that would outgrow the cache: each transfer drops its pages, if
-    /// the file systems can.
+    /// Returns the policy for files too large for the cache: each transfer drops its pages, if the
+    /// file systems can.
     pub(crate) fn dropping() -> Self {
         Self { drops: AtomicBool::new(true), ..Self::cached() }
     }
@@ -116,8 +116,8 @@ impl CachePolicy {
         }
         // If the kernel can't say, assume the source was cached, and leave its pages alone.
         let found = cached_bytes(source).map_or(true, |bytes| bytes > 0);
-        let tidies = if found { Tidies::Target } else { Tidies::Both };
-        Self { drops: AtomicBool::new(engine_drops), tidies, ..cache_policy }
+        let dropped_pages = if found { DroppedPages::Target } else { DroppedPages::Both };
+        Self { drops: AtomicBool::new(engine_drops), dropped_pages, ..cache_policy }
     }
 
     /// Returns whether a transfer should leave its pages in the cache.
@@ -195,16 +195,16 @@ impl CachePolicy {
         Some(use_cache(source).and_then(|()| use_cache(target)).map(|()| tail))
     }
 
-    pub(crate) fn special(&self) -> Special {
-        Special { direct: self.sector_bytes() > 0, drops: self.drops.load(Ordering::Relaxed) }
+    pub(crate) fn mode(&self) -> TransferMode {
+        TransferMode { direct: self.sector_bytes() > 0, drops: self.drops.load(Ordering::Relaxed) }
     }
 
-    /// Falls back if `cause` means that a special property of the transfer was refused. Returns
-    /// true if the transfer should be retried.
+    /// Falls back if `cause` means that the mode of the transfer was refused. Returns true if the
+    /// transfer should be retried.
     pub(crate) fn fall_back(
         &self,
         cause: &Error,
-        tried: Special,
+        tried: TransferMode,
         source: &Fd,
         target: Option<&Arc<Fd>>,
     ) -> bool {
@@ -232,11 +232,11 @@ impl CachePolicy {
     /// # Errors
     /// If the data did not reach the disk. The kernel reports that once, and this call consumed
     /// the report.
-    pub(crate) fn tidy(&self, source: &Fd, target: Option<&Arc<Fd>>) -> Result<(), Error> {
-        if self.tidies == Tidies::Nothing {
+    pub(crate) fn drop_pages(&self, source: &Fd, target: Option<&Arc<Fd>>) -> Result<(), Error> {
+        if self.dropped_pages == DroppedPages::Nothing {
             return Ok(());
         }
-        if self.tidies == Tidies::Both {
+        if self.dropped_pages == DroppedPages::Both {
             advise(source, Advice::DontNeed, 0).unwrap_or_default();
         }
         let Some(target) = target else { return Ok(()) };
@@ -324,13 +324,13 @@ mod tests {
         let dropping = CachePolicy { drops: AtomicBool::new(true), ..CachePolicy::cached() };
         let direct = CachePolicy { sector_bytes: AtomicU64::new(512), ..CachePolicy::cached() };
         for (cache_policy, errno) in [(dropping, Errno::OPNOTSUPP), (direct, Errno::INVAL)] {
-            let tried = cache_policy.special();
+            let tried = cache_policy.mode();
             // Two streams had a transfer in flight.
             for _ in 0..2 {
                 assert!(cache_policy.fall_back(&refused(errno), tried, &source, Some(&target)));
             }
-            assert_eq!(cache_policy.special(), Special::default());
-            assert!(!cache_policy.fall_back(&refused(errno), cache_policy.special(), &source, Some(&target)));
+            assert_eq!(cache_policy.mode(), TransferMode::default());
+            assert!(!cache_policy.fall_back(&refused(errno), cache_policy.mode(), &source, Some(&target)));
             assert!(!cache_policy.fall_back(&refused(Errno::IO), tried, &source, Some(&target)));
         }
     }

@@ -24,8 +24,8 @@ pub struct Config {
     pub ops: Option<Ops>,
     /// Optimisations, each on or off.
     pub switches: Switches,
-    /// True if other programs go first. The program sees to that, in each of its processes
-    /// (`haul_sys::lower_priority`): a run doesn't change its process.
+    /// True if other programs go first. A run doesn't change its process: the program must lower
+    /// the priority of each of its processes (`haul_sys::lower_priority`).
     pub nice: bool,
     /// Rate limits of all workers and ranks together. `None` if there are none, and none will
     /// be set during the run. Runs with clones of one configuration share its limits.

@@ -60,16 +60,16 @@ pub struct Context<'r, T: Tool> {
     /// Set when the tool has read content while it plans an entry, or opens its target.
     has_read: Cell<bool>,
     errors: Cell<u64>,
-    /// Owner of the entries that the worker is handling.
-    owner: RefCell<Option<Attended<T>>>,
+    /// Owner of the entries that the worker is processing.
+    owner: RefCell<Option<CurrentOwner<T>>>,
     /// Closed files waiting for [`Tool::close_file`].
     closed: RefCell<ClosedFiles<T>>,
-    /// Those of them that are being passed to it.
+    /// Closed files that [`Context::close_waiting`] is passing to the tool.
     closing: RefCell<VecDeque<ClosedFile<T>>>,
 }
 
-/// An owner of entries, and the name of the entry being handled if it is a single one.
-type Attended<T> = (Arc<dyn RootOwner<T>>, Option<Name>);
+/// An owner of entries, and the name of the entry in work if it is a single one.
+type CurrentOwner<T> = (Arc<dyn RootOwner<T>>, Option<Name>);
 
 /// A closed file that the tool has not been passed yet.
 pub(crate) struct ClosedFile<T: Tool> {
@@ -180,9 +180,9 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Completes an entry about which nothing is done.
-    pub(crate) fn leave_out(&self, entry: &Entry<T>) {
-        entry.node.owner.iter().for_each(|owner| owner.note_left_out(entry));
+    /// Completes an entry without doing anything.
+    pub(crate) fn skip(&self, entry: &Entry<T>) {
+        entry.node.owner.iter().for_each(|owner| owner.note_skipped(entry));
         self.complete(entry);
     }
 
@@ -200,20 +200,19 @@ impl<'r, T: Tool> Context<'r, T> {
         }
     }
 
-    /// Sets the owner of the problems that follow: the owner of `node`, or nobody.
-    pub fn attend(&self, node: Option<&DirNode<T>>) {
-        self.attend_to(node, None);
+    /// Sets the directory in work. Its owner, if any, receives the problems that follow.
+    pub fn set_current_node(&self, node: Option<&DirNode<T>>) {
+        self.set_current(node, None);
     }
 
-    /// Sets the entry, and so the owner, of the problems that follow.
-    pub fn attend_entry(&self, entry: &Entry<T>) {
-        self.attend_to(Some(&entry.node), Some(&entry.name));
+    /// Sets the entry in work. Its owner, if any, receives the problems that follow.
+    pub fn set_current_entry(&self, entry: &Entry<T>) {
+        self.set_current(Some(&entry.node), Some(&entry.name));
     }
 
-    fn attend_to(&self, node: Option<&DirNode<T>>, name: Option<&Name>) {
+    fn set_current(&self, node: Option<&DirNode<T>>, name: Option<&Name>) {
         let owner = node.and_then(|node| node.owner.as_ref());
-        // Called for each entry: a run on one machine, which has no owners, touches no refcount
-        // here.
+        // Called for each entry: a run on one machine has no owners, and must not touch a refcount.
         if owner.is_some() || self.owner.borrow().is_some() {
             self.owner.replace(owner.map(|owner| (Arc::clone(owner), name.cloned())));
         }
@@ -295,7 +294,7 @@ impl<'r, T: Tool> Context<'r, T> {
         if closed.files.is_empty() {
             return false;
         }
-        self.attend(None);
+        self.set_current_node(None);
         self.closing.replace(closed.files);
         while let Some(ClosedFile { entry, own, moved, .. }) = self.next_closed() {
             self.run.tool.close_file(self, &entry, own, moved);
@@ -311,7 +310,7 @@ impl<'r, T: Tool> Context<'r, T> {
     /// Shows the tool up to `count` files that will be passed to [`Tool::close_file`] after the
     /// present one, so that it can prepare for them. Only files that have waited
     /// ([`Policy::closed_waiting`]).
-    pub fn look_ahead(&self, count: usize, look: impl FnMut((&Entry<T>, &T::File))) {
+    pub fn peek_closing(&self, count: usize, look: impl FnMut((&Entry<T>, &T::File))) {
         let closing = self.closing.borrow();
         closing.iter().take(count).map(|file| (&file.entry, &file.own)).for_each(look);
     }
@@ -392,7 +391,7 @@ impl<'r, T: Tool> Context<'r, T> {
             }
             self.run.tool.finish_dir(self, node);
             // The parent is likely next: reopen it through `..` while this descriptor is open.
-            self.run.cache.lift(&node.source);
+            self.run.cache.reopen_parent(&node.source);
             if let Err(cause) = self.run.cache.close(&node.source) {
                 self.problem(Problem::new(FlowKind::FailedToClose).naming(node.source.path()).because(cause));
             }

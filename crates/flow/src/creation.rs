@@ -62,14 +62,14 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Begins to create an entry of this type, mode and device number. Where others may write
-    /// (`is_shared`), the first call of a process waits a few milliseconds, so that everything that
-    /// exists already is older.
+    /// Must be called before an entry of this type, mode and device number is created. Where others
+    /// may write (`is_shared`), the first call of a process waits a few milliseconds, so that all
+    /// existing entries are older.
     #[must_use]
     pub fn begin(asked: Special, is_shared: bool) -> Self {
         // No lock, which would stay locked in a process that was forked meanwhile.
         static HAS_WAITED: AtomicBool = AtomicBool::new(false);
-        // Once per process: what is older than the first entry is older than all of them.
+        // Once per process: an entry older than the first one created is older than all of them.
         if is_shared && !HAS_WAITED.load(Ordering::Relaxed) {
             await_tick();
             HAS_WAITED.store(true, Ordering::Relaxed);
@@ -218,7 +218,8 @@ fn reference(directory: &Fd) -> Result<Stat> {
         let name = temporary_name();
         let file = open(directory, &name, Open::create(Mode::OWNER)).inspect_err(|cause| {
             if !cause.is(Errno::EXIST) {
-                // Where a sandbox refuses to open it (Landlock), the kernel has made it before.
+                // If a sandbox (Landlock) refuses the open, the kernel has already created the
+                // file.
                 remove(directory, &name).unwrap_or_default();
             }
         })?;

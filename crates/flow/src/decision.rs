@@ -22,11 +22,13 @@ pub struct Policy {
     /// one. False if the tool may wait for something other than files: then all are there from the
     /// beginning.
     pub starts_workers_late: bool,
-    /// While this gauge is over its limit, no worker takes a job before all others are done.
+    /// While this gauge is over its limit, no worker takes a job before all jobs in progress are
+    /// done.
     pub backpressure: Option<Gauge>,
     /// Bounds on the closed files that wait for [`Tool::close_file`](crate::Tool::close_file).
     pub closed_waiting: ClosedWaiting,
-    /// True if files are flushed in the end: large ones are written to disk while they are copied.
+    /// True if files are flushed in the end, so that writing large ones to disk should begin while
+    /// they are copied.
     pub writes_back: bool,
     /// Cancelled when the run need not go on, in this process or another.
     pub cancel: CancelToken,
@@ -70,15 +72,15 @@ pub enum Plan {
     Read(Probe),
     /// Let the tool handle it in one call: `Tool::handle`.
     Handle,
-    /// The same for an entry that may block for any length of time, like a read from a FIFO: the
-    /// worker has no other work in progress then, and others do the rest.
+    /// Same as `Handle`, for an entry that may block for any length of time, like a read from a
+    /// FIFO: the worker has no other work in progress then, and other workers do the rest.
     HandleAlone,
     /// Skip it. If it failed, the tool has reported that.
     Skip,
 }
 
 /// Selects the files whose first block is read, if it is in the page cache, before
-/// `Tool::open_file`. Not worthwhile if that method may find that nothing needs to be read.
+/// `Tool::open_file`. Not worthwhile if that method often finds that nothing needs to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Maximum number of hard links.
@@ -109,7 +111,7 @@ pub enum EntryFailure<'a> {
     /// The directory could not be opened or stat'ed.
     OpenDir(&'a Error),
     /// The file's directory could not be reopened.
-    OpenPlace(&'a Error),
+    OpenParent(&'a Error),
     /// The file could not be opened.
     OpenFile(&'a Error),
     /// `fstat` failed on the open file.
@@ -135,17 +137,17 @@ impl EntryFailure<'_> {
     /// Returns true if a file planned as [`Plan::Read`] will not reach `Tool::open_file`.
     #[must_use]
     pub fn is_before_open_file(self) -> bool {
-        matches!(self, Self::OpenPlace(_) | Self::OpenFile(_) | Self::StatFile(_) | Self::Replaced)
+        matches!(self, Self::OpenParent(_) | Self::OpenFile(_) | Self::StatFile(_) | Self::Replaced)
     }
 
     /// Converts the failure to a problem that names the source, which suits tools without targets.
     pub(crate) fn problem(self, path: Vec<u8>) -> Problem {
         let (kind, cause) = match self {
             Self::Replaced => (FlowKind::Replaced, None),
-            // Files are opened without a `stat` before, where GNU's programs would have noticed it.
+            // GNU's programs call `stat` first, and report that.
             Self::OpenFile(cause) if cause.is(Errno::NOENT) => (FlowKind::CannotStat, Some(cause)),
             Self::Classify(cause) | Self::OpenDir(cause) => (FlowKind::CannotStat, Some(cause)),
-            Self::OpenPlace(cause) => (FlowKind::CannotAccess, Some(cause)),
+            Self::OpenParent(cause) => (FlowKind::CannotAccess, Some(cause)),
             Self::OpenFile(cause) => (FlowKind::CannotOpen, Some(cause)),
             Self::StatFile(cause) => (FlowKind::CannotFstat, Some(cause)),
             Self::Read(cause) | Self::ReadCompared(cause) => (FlowKind::ErrorReading, Some(cause)),

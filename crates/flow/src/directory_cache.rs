@@ -134,9 +134,7 @@ impl DirHandle {
         }
         path
     }
-}
 
-impl DirHandle {
     /// Checks that a reopened directory is the same one as before.
     fn recognise(&self, fd: Fd) -> Result<Arc<Fd>> {
         if stat(&fd)?.identity == self.identity { Ok(Arc::new(fd)) } else { Err(stale(self)) }
@@ -187,7 +185,7 @@ impl DirCache {
     fn open_operand(&self, path: &CStr, how: Open) -> Result<Fd> {
         let is_search = how == Open::SEARCH || how == Open::SEARCH.following();
         if self.capacity == 0 && is_search && path == c"." {
-            // `AT_FDCWD` takes no descriptor, and there are hardly any.
+            // Descriptors are scarce, and `AT_FDCWD` needs none.
             return Ok(Fd::current_directory());
         }
         match open_path(path, how) {
@@ -197,8 +195,8 @@ impl DirCache {
         }
     }
 
-    /// Returns a placeholder for an operand's directory that doesn't exist. Opening it will fail,
-    /// at the place where that can be reported best.
+    /// Returns a placeholder for an operand's directory that doesn't exist. Opening it fails later,
+    /// where the error can be reported best.
     #[must_use]
     pub fn hold_absent(&self, path: &CStr, how: Open, display: Vec<u8>) -> Arc<DirHandle> {
         self.insert(DirHandle {
@@ -300,15 +298,15 @@ impl DirCache {
     /// tree is.
     ///
     /// Called when a directory is finished and its parent will be next. A failure doesn't matter:
-    /// the parent can still be reached from above.
-    pub fn lift(&self, child: &DirHandle) {
+    /// the parent can still be opened from its own ancestors.
+    pub fn reopen_parent(&self, child: &DirHandle) {
         let (Some(parent), Some(fd)) = (&child.parent, lock(&child.open).clone()) else { return };
         if lock(&parent.open).is_some() || parent.how != child.how {
             return;
         }
         // A directory that was moved has another parent now, which fails the identity check.
-        let lifted = open_parent(&fd).and_then(|fd| parent.recognise(fd));
-        lifted.map_or_else(drop, |fd| drop(self.reinstate(parent, fd)));
+        let reopened = open_parent(&fd).and_then(|fd| parent.recognise(fd));
+        reopened.map_or_else(drop, |fd| drop(self.reinstate(parent, fd)));
     }
 
     /// Closes a directory that is no longer needed.
@@ -478,23 +476,23 @@ mod tests {
         chain.push(cache.hold_operand(c".", Open::SEARCH, Vec::new()).unwrap());
         for held in &chain {
             assert_eq!(stat(cache.open(held).unwrap()).unwrap().identity, held.identity());
-            cache.lift(held);
+            cache.reopen_parent(held);
             assert!(lock(&held.open).is_none());
         }
     }
 
     #[test]
-    fn a_parent_is_lifted_through_dot_dot_only_if_it_is_the_same() {
+    fn a_parent_is_reopened_through_dot_dot_only_if_it_is_the_same() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("d/d")).unwrap();
         let cache = DirCache::new(10);
         let chain = deep(&cache, root.path(), 2);
         cache.close(&chain[1]).unwrap();
-        cache.lift(&chain[2]);
+        cache.reopen_parent(&chain[2]);
         assert!(lock(&chain[1].open).is_some());
         cache.close(&chain[1]).unwrap();
         std::fs::rename(root.path().join("d/d"), root.path().join("elsewhere")).unwrap();
-        cache.lift(&chain[2]);
+        cache.reopen_parent(&chain[2]);
         assert!(lock(&chain[1].open).is_none(), "the parent of a moved directory was taken for the old one");
     }
 }

@@ -34,8 +34,8 @@ pub trait Driver<J: JobWeight + Send>: Sync {
     fn recruit(&self, me: usize) -> Option<usize>;
 
     /// Called before a worker does something that may block for any length of time. From now on,
-    /// workers are started whether or not there is work for them: there may be none left that could
-    /// start them later.
+    /// workers are started whether or not there is work for them: later, all running workers may be
+    /// blocked, and none could start another.
     fn start_all(&self);
 
     /// Called if the system refused the thread of a worker. No other worker is started.
@@ -60,7 +60,7 @@ pub trait Driver<J: JobWeight + Send>: Sync {
     /// Offers a job to all workers; `me` is the worker that found it.
     fn share(&self, me: usize, job: J);
 
-    /// Offers a job that others may be waiting for. A driver with a fixed job order puts it first.
+    /// Offers a job that others may be waiting for. A driver with a fixed order puts it first.
     fn share_first(&self, me: usize, job: J) {
         self.share(me, job);
     }

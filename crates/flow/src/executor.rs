@@ -1,4 +1,4 @@
-//! Executors: by whom a job is done. This process, or a group of them.
+//! Executors decide which processes run a tool's jobs: this one, or a group of them.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::operand::Operand;
 use crate::run::{RunSpec, run};
 use crate::tool::Tool;
 
-/// Decides which processes do a tool's jobs: this one, or several.
+/// Decides which processes run a tool's jobs.
 pub trait Executor<T: Tool> {
-    /// True if it is only this process.
+    /// True if only this process runs them.
     const IS_ALONE: bool = false;
 
-    /// Gets ready for the tool's jobs, when those of other tools are done. Returns `Failure` if
-    /// that fails, or if an error of theirs comes to light now. It was reported.
+    /// Called before the tool's jobs, after those of other tools have ended. Returns `Failure` if
+    /// it reported an error: of its own, or one of theirs that arrived late.
     fn prepare(&self, _job: &JobSpec<'_, T>) -> Status {
         Status::Success
     }
@@ -33,15 +33,16 @@ pub struct JobSpec<'a, T> {
     pub run: RunSpec<'a, T>,
     /// Machine use as requested, for other processes to resolve.
     pub config: &'a Config,
-    /// Directories in which the tool creates entries. Every process must see the same ones.
-    pub places: Vec<Arc<DirHandle>>,
+    /// Directories in which the tool creates entries. Every process must see the same directories.
+    pub target_directories: Vec<Arc<DirHandle>>,
 }
 
 impl<T> JobSpec<'_, T> {
-    /// True if entries are created on a file system where more than one worker per processor would
-    /// only wait for each other.
+    /// True if a file system in which entries are created has coarse locks: more than one worker
+    /// per processor would only contend for them.
     fn creates_under_locks(&self) -> bool {
-        let opened = self.places.iter().filter_map(|place| self.run.cache.open(place).ok());
+        let opened =
+            self.target_directories.iter().filter_map(|directory| self.run.cache.open(directory).ok());
         opened.into_iter().any(|directory| has_coarse_locks(&*directory).unwrap_or(false))
     }
 }

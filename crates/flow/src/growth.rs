@@ -69,15 +69,15 @@ const WAITS_PER_STEP: f64 = 0.5;
 /// local disk waits less than once. This can be detected sooner than that a run is blocked.
 const WAITS_PER_STEP_OF_NETWORK: f64 = 4.0;
 
-/// Minimum speed-up for additional workers to have paid off. The ideal is 2 or 4.
-const PAYS: f64 = 1.25;
+/// Minimum speedup that keeps additional workers. The ideal is 2 or 4.
+const SPEEDUP_MIN: f64 = 1.25;
 
-/// Ratio of the processors' shares from which on another number of the first workers has paid.
-/// Their time differs less than the speed, because steps take different times.
-const KEEPS_BUSIER: f64 = 1.05;
+/// Minimum ratio of the processors' shares that keeps a change to half or all of the first workers.
+/// Processor time varies less than speed, because steps take different times.
+const SHARE_GAIN_MIN: f64 = 1.05;
 
-/// Maximum number of growth attempts that don't pay off. The second one is for a run that has
-/// reached another part of its tree.
+/// Maximum number of failed attempts to grow. The second one is for a run that has reached another
+/// part of its tree.
 const FAILURES_MAX: u32 = 2;
 
 /// Pause after a change that did not pay, and before the opposite of one that did.
@@ -89,8 +89,8 @@ const LATENCY_PERIOD: Duration = Duration::from_millis(100);
 /// Minimum calls of each worker in such a time.
 const CALLS_PER_WORKER: u64 = 2;
 
-/// Share of the maximum latency below which workers are added again. Above it, as many as there are
-/// suit the server.
+/// Share of the maximum latency below which workers are added again. Above it, the server suits the
+/// present number.
 const LOW_LATENCY: f64 = 0.7;
 
 /// Progress of a run so far.
@@ -135,22 +135,22 @@ enum Phase {
 /// Decides the number of workers.
 #[derive(Debug)]
 pub(crate) struct Growth {
-    /// Number of processors, once it was needed: finding out reads several files.
+    /// Number of processors, once needed: finding it out reads several files.
     processors: Option<usize>,
     /// Number of workers that a run begins with.
     first: usize,
     most: usize,
     last: RunProgress,
-    /// When the next look at a run may be worthwhile.
-    next_look: Duration,
+    /// When the next observation may be worthwhile.
+    next_check: Duration,
     /// True if the run was waiting in the latest observation. The first of a run is of its start.
     was_waiting: bool,
     phase: Phase,
     failures: u32,
     /// When the latency was last measured; `None` before the first time.
     measured: Option<RunProgress>,
-    /// Number of workers that there were before the latency was too high.
-    held_back: Option<usize>,
+    /// Number of workers before the latency limit reduced it; `None` while it hasn't.
+    workers_before_limit: Option<usize>,
     /// True if the latency limit has just changed the number: calls begun before that don't count.
     has_just_changed: bool,
     remark: Option<String>,
@@ -165,12 +165,12 @@ impl Growth {
             first,
             most,
             last,
-            next_look: PERIOD,
+            next_check: PERIOD,
             was_waiting: false,
             phase,
             failures: 0,
             measured: None,
-            held_back: None,
+            workers_before_limit: None,
             has_just_changed: false,
             remark: None,
         }
@@ -184,25 +184,25 @@ impl Growth {
 
     /// True if enough time has passed since the last observation for another one.
     pub(crate) fn is_due(&self, elapsed: Duration) -> bool {
-        elapsed >= self.next_look
+        elapsed >= self.next_check
     }
 
     /// Ignores the run's progress until now.
     pub(crate) fn restart_observation(&mut self, now: RunProgress) {
         self.last = now;
-        self.next_look = now.elapsed + PERIOD;
+        self.next_check = now.elapsed + PERIOD;
     }
 
     /// Returns the number of workers that the latency asks for; `None` if it asks for nothing.
     pub(crate) fn regulate(&mut self, now: RunProgress, workers: usize) -> Option<usize> {
         let Some(max) = now.latency_max else {
             // The limit was lifted: restore the number from before it.
-            let before = self.held_back.take()?;
+            let before = self.workers_before_limit.take()?;
             return Some(self.restart_growth(now, before));
         };
-        let as_now = self.held_back.map(|_| workers);
+        let as_now = self.workers_before_limit.map(|_| workers);
         let Some(latency) = self.latency(now, workers) else {
-            self.next_look = now.elapsed + PERIOD;
+            self.next_check = now.elapsed + PERIOD;
             return as_now;
         };
         self.measured = Some(now);
@@ -210,9 +210,9 @@ impl Growth {
             return as_now;
         }
         let ratio = latency.as_secs_f64() / max.as_secs_f64();
-        let wanted = match self.held_back {
+        let wanted = match self.workers_before_limit {
             _ if ratio > 1.0 => {
-                self.held_back.get_or_insert(workers);
+                self.workers_before_limit.get_or_insert(workers);
                 ((workers as f64 / ratio) as usize).clamp(workers.div_ceil(2), workers.max(2) - 1)
             }
             Some(before) if ratio < LOW_LATENCY => (workers + (workers / 4).max(1)).min(before),
@@ -225,8 +225,8 @@ impl Growth {
         let milliseconds = latency.as_secs_f64() * 1e3;
         self.remark =
             Some(format!("metadata latency {milliseconds:.1} ms: from {workers} workers to {wanted}"));
-        if self.held_back == Some(wanted) {
-            self.held_back = None;
+        if self.workers_before_limit == Some(wanted) {
+            self.workers_before_limit = None;
         }
         Some(self.restart_growth(now, wanted))
     }
@@ -258,10 +258,10 @@ impl Growth {
     /// Observes a run of `workers`, all of which have work. Returns how many there should be.
     pub(crate) fn observe(&mut self, now: RunProgress, workers: usize) -> usize {
         let Some(seen) = self.observation(now, workers) else {
-            self.next_look = now.elapsed + RETRY;
+            self.next_check = now.elapsed + RETRY;
             return workers;
         };
-        self.next_look = now.elapsed + PERIOD;
+        self.next_check = now.elapsed + PERIOD;
         self.last = now;
         let is_waiting = seen.waits && seen.share < BUSY;
         let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting) || seen.is_network;
@@ -316,9 +316,9 @@ impl Growth {
     fn judge(&mut self, before: Observation, seen: Observation, now: Duration) -> Option<usize> {
         let is_beyond_first = seen.workers > self.first;
         let has_paid = if is_beyond_first {
-            seen.speed >= before.speed * PAYS
+            seen.speed >= before.speed * SPEEDUP_MIN
         } else {
-            seen.share >= before.share * KEEPS_BUSIER
+            seen.share >= before.share * SHARE_GAIN_MIN
         };
         if has_paid && is_beyond_first {
             self.phase = Phase::Steady(Duration::ZERO);

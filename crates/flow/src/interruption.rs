@@ -1,10 +1,9 @@
-//! Temporary entries, when a signal ends the program.
+//! Removal of temporary entries when a signal ends the program.
 //!
-//! A program that dies at once leaves whatever had a temporary name at that moment. So one that
-//! handles signals installs its handlers in [`before_first_entry`], and calls
-//! [`remove_temporary_entries`] before it dies. From then on no steps of [`uninterrupted`] begin,
-//! those that have begun may end, and what has a temporary name for longer than such steps
-//! ([`TemporaryEntry`]) is removed.
+//! A program that dies at once leaves behind its temporary entries. So one that handles signals
+//! installs its handlers through [`before_first_entry`], and calls [`remove_temporary_entries`]
+//! before it dies. That lets [`uninterrupted`] sections finish, starts no more of them, and removes
+//! the entries that keep a temporary name for longer than one section ([`TemporaryEntry`]).
 //!
 //! All of this is process-wide because signals are. Where nothing is installed, as in a library,
 //! nothing is removed.
@@ -20,10 +19,10 @@ use haul_sys::remove;
 use crate::directory_cache::{DirCache, DirHandle};
 use crate::lock::lock;
 
-/// Maximum wait for steps that have begun: a dead server must not keep the program from dying.
+/// Maximum wait for running sections: a dead server must not keep the program from dying.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Time between two looks at the steps that have begun.
+/// Interval at which running sections are checked.
 const WAIT_STEP: Duration = Duration::from_millis(1);
 
 /// Directories that are kept open while entries are removed.
@@ -32,22 +31,22 @@ const HELD_MAX: usize = 8;
 static INSTALL: OnceLock<fn()> = OnceLock::new();
 static INSTALLED: Once = Once::new();
 
-/// Number of threads between the beginning and the end of their steps.
+/// Number of threads in a section.
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Entries to remove, in the order they were made.
 static ENTRIES: Mutex<BTreeMap<u64, (Arc<DirHandle>, CString)>> = Mutex::new(BTreeMap::new());
 
-/// Sets what is called before this process makes its first temporary entry. Only the first call of
-/// this function counts.
+/// Sets a function to call before this process creates its first temporary entry. Only the first
+/// call counts.
 pub fn before_first_entry(install: fn()) {
     // An error means that it was set before.
     INSTALL.set(install).unwrap_or_default();
 }
 
-/// Makes an entry under a temporary name, and either gives it its own name or removes it: a signal
-/// that ends the program waits for these steps. They must not contain others.
+/// Runs a section that creates a temporary entry and then renames or removes it. A signal that ends
+/// the program waits for it. Sections must not be nested.
 pub fn uninterrupted<R>(steps: impl FnOnce() -> R) -> R {
     struct Begun;
     impl Drop for Begun {
@@ -72,7 +71,7 @@ pub fn uninterrupted<R>(steps: impl FnOnce() -> R) -> R {
 pub struct TemporaryEntry(Option<u64>);
 
 impl TemporaryEntry {
-    /// Registers an entry. It must be made in the same steps ([`uninterrupted`]).
+    /// Registers an entry. It must be created in the same [`uninterrupted`] section.
     #[must_use]
     pub fn register(directory: &Arc<DirHandle>, name: &CStr) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -93,8 +92,8 @@ impl Drop for TemporaryEntry {
     }
 }
 
-/// Removes all temporary entries, as far as that is possible: a later copy or sync removes others.
-/// Call it only to end the process: threads that want to make more of them stop forever.
+/// Removes all temporary entries, as far as possible; a later copy or sync removes the rest. Call
+/// it only to end the process: threads that enter a section from now on block forever.
 pub fn remove_temporary_entries() {
     IS_ENDING.store(true, Ordering::SeqCst);
     let began = Instant::now();

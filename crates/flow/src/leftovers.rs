@@ -1,4 +1,4 @@
-//! Removal of entries that a killed run has left behind, by a later run.
+//! Removal of the entries that a killed run has left behind.
 
 use std::ffi::CStr;
 

@@ -87,7 +87,7 @@ pub use sequence::Stages;
 pub use session::Session;
 pub use settings::{BLOCK_BYTES, DESCRIPTORS_WANTED, Machine, Settings, processors, usual_block_bytes};
 pub use sim::{Sim, simulate};
-pub use tool::{DirNode, Entry, Job, OpenFile, RootOwner, Tool, Visit};
+pub use tool::{Callback, DirNode, Entry, Job, OpenFile, RootOwner, Tool};
 
 /// Result of a run. The worst status wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

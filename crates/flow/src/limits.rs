@@ -121,7 +121,7 @@ impl LimitState {
         let rate = |limit: Option<u64>| Some(limit?.max(1) as f64);
         if std::mem::replace(&mut self.values, values).is_paused {
             // The pause took no time.
-            self.clocks().into_iter().for_each(|clock| clock.stand_still(now));
+            self.clocks().into_iter().for_each(|clock| clock.skip_time(now));
         }
         self.bytes.set(rate(values.bytes_per_second), now);
         self.operations.set(rate(values.operations_per_second), now);
@@ -130,7 +130,7 @@ impl LimitState {
     /// Adds a load to the used amounts. Returns the sums of bytes and operations, to wait for.
     fn take(&mut self, load: Load, now: Instant) -> (f64, f64) {
         if self.values.is_paused {
-            self.clocks().into_iter().for_each(|clock| clock.stand_still(now));
+            self.clocks().into_iter().for_each(|clock| clock.skip_time(now));
         }
         (self.bytes.take(load.bytes, now), self.operations.take(load.operations, now))
     }
@@ -248,7 +248,7 @@ impl Limits {
         self.shared.latencies.add(side, begun);
     }
 
-    /// Has cancellation of a run end the waits of its workers.
+    /// Registers the limits with a run's cancel token: cancelling ends the waits of its workers.
     pub(crate) fn end_waits_with(&self, cancel: &CancelToken) {
         let shared = Arc::clone(&self.shared);
         cancel.on_cancel(move || {
@@ -279,9 +279,9 @@ impl Limits {
     }
 }
 
-/// Makes a metadata call, and measures it if the limits need that. `counts` says whether it is one,
-/// as its result shows.
-pub(crate) fn measured<R>(
+/// Makes a call, and measures it if there is a latency limit and `counts` returns true for its
+/// result: some calls turn out not to be metadata calls.
+pub(crate) fn measure_call<R>(
     limits: Option<&Limits>,
     side: Side,
     call: impl FnOnce() -> R,

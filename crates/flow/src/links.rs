@@ -28,7 +28,7 @@ use haul_sys::{Identity, Stat, Timestamp};
 /// Number of locks, so that different files rarely share one.
 const SHARDS: usize = 16;
 
-/// Identifies a file, even if its inode number is used again.
+/// Identifies a file, even if its inode number is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
     /// Identity among the files that exist at one time.

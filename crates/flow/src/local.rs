@@ -46,13 +46,13 @@ use crate::ordered_queue::OrderedQueue;
 use crate::plan::{self, Precedence, Preference};
 use crate::settings::Settings;
 
-/// Time that the first worker works alone if few entries wait. A thread costs as much as copying
-/// two to five small files, and makes the descriptor table a shared one.
-const ALONE: Duration = Duration::from_millis(1);
+/// Time before the first worker starts others if few entries wait. A thread costs as much as
+/// copying two to five small files, and makes the descriptor table a shared one.
+const START_DELAY: Duration = Duration::from_millis(1);
 
-/// Steps of a worker between two readings of the clock. The first few steps each read it, because
-/// on a network a step may take several milliseconds.
-const STEPS_PER_LOOK: u64 = 4;
+/// Steps of a worker between two readings of the clock. It is read after each of the first few
+/// steps, because on a network a step may take several milliseconds.
+const STEPS_PER_CHECK: u64 = 4;
 
 /// Queues of one worker. Only the owner locks its ends, so these locks are never contended.
 /// Stealers take from the other ends without a lock.
@@ -201,7 +201,7 @@ impl<J: JobWeight + Send> Local<J> {
     fn rest<'b>(&self, me: usize, mut sleep_lock: MutexGuard<'b, ()>) -> MutexGuard<'b, ()> {
         self.resting.fetch_add(1, Ordering::SeqCst);
         if self.queued.load(Ordering::SeqCst) > 0 {
-            // It may be this worker that was woken for the job.
+            // This worker may have consumed the wakeup for the job: pass it on.
             self.wakeup.notify_one();
         }
         self.end_if_idle();
@@ -253,7 +253,7 @@ impl<J: JobWeight + Send> Local<J> {
         let is_queued = self.queued.load(Ordering::Relaxed) > 0;
         let is_much = || self.waiting_entries.load(Ordering::Relaxed) >= plan::BATCH_ENTRIES;
         let is_free = || self.sleepers.load(Ordering::Relaxed) > 0;
-        is_queued && !is_free() && (is_much() || self.began.elapsed() >= ALONE)
+        is_queued && !is_free() && (is_much() || self.began.elapsed() >= START_DELAY)
     }
 
     /// Counts a step of a worker, and raises the limit of workers if they wait for more than the
@@ -263,7 +263,7 @@ impl<J: JobWeight + Send> Local<J> {
         let steps = &self.queues[me].get_or_init(Box::default).steps;
         let count = steps.load(Ordering::Relaxed) + 1;
         steps.store(count, Ordering::Relaxed);
-        if count > STEPS_PER_LOOK && !count.is_multiple_of(STEPS_PER_LOOK) {
+        if count > STEPS_PER_CHECK && !count.is_multiple_of(STEPS_PER_CHECK) {
             return;
         }
         let Ok(mut growth) = self.growth.try_lock() else { return };
@@ -275,7 +275,7 @@ impl<J: JobWeight + Send> Local<J> {
             let call_times = self.limits.as_ref().map(Limits::call_times).unwrap_or_default();
             let progress = RunProgress { elapsed, usage: usage(), steps, latency_max, call_times };
             let working = self.working(present);
-            // Nobody else is needed as long as anybody sleeps.
+            // While a worker sleeps, no more are needed.
             let may_grow = self.workers() > self.first && self.sleepers.load(Ordering::Relaxed) == 0;
             match growth.regulate(progress, working) {
                 Some(wanted) => self.set_workers(wanted, present),
@@ -456,8 +456,7 @@ impl<J: JobWeight + Send> Driver<J> for Local<J> {
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.end_if_idle();
-        // The wakeup also rings when another worker gets the job, and condition variables wake
-        // spuriously.
+        // Another worker may have taken the job, and condition variables wake spuriously.
         while self.queued.load(Ordering::SeqCst) == 0 && !self.over.load(Ordering::SeqCst) {
             sleep_lock = self.wakeup.wait(sleep_lock).unwrap_or_else(PoisonError::into_inner);
         }

@@ -70,7 +70,7 @@ impl<D, O: ?Sized> From<Root<D, O>> for DirNode<D, O> {
 }
 
 impl<D, O: ?Sized> DirNode<D, O> {
-    pub(crate) fn operands_place(source: Arc<DirHandle>, own: D) -> Self {
+    pub(crate) fn for_operands(source: Arc<DirHandle>, own: D) -> Self {
         let pending = AtomicUsize::new(1);
         Self {
             parent: None,
@@ -96,7 +96,7 @@ impl<D, O: ?Sized> DirNode<D, O> {
 
     /// Returns true if the node is an operand's directory, not a visited one.
     #[must_use]
-    pub fn is_operands_place(&self) -> bool {
+    pub fn holds_operands(&self) -> bool {
         self.holds_operands
     }
 
@@ -156,10 +156,10 @@ impl<D, O: ?Sized> Entry<D, O> {
         self.name.as_c_str()
     }
 
-    /// Returns true if the user named it.
+    /// Returns true if the user named the entry on the command line.
     #[must_use]
     pub fn is_operand(&self) -> bool {
-        self.node.is_operands_place()
+        self.node.holds_operands()
     }
 }
 

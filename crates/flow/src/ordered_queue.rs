@@ -17,14 +17,14 @@
 use std::collections::VecDeque;
 
 /// Jobs found by one job and not taken yet.
-struct Stretch<J> {
+struct Segment<J> {
     /// The worker still doing that job, if any.
     finder: Option<usize>,
     files: VecDeque<J>,
     directories: Vec<J>,
 }
 
-impl<J> Stretch<J> {
+impl<J> Segment<J> {
     fn of(finder: Option<usize>) -> Self {
         Self { finder, files: VecDeque::new(), directories: Vec::new() }
     }
@@ -38,7 +38,7 @@ impl<J> Stretch<J> {
     }
 }
 
-pub(crate) struct OrderedQueue<J>(VecDeque<Stretch<J>>);
+pub(crate) struct OrderedQueue<J>(VecDeque<Segment<J>>);
 
 impl<J> OrderedQueue<J> {
     pub(crate) fn new() -> Self {
@@ -48,28 +48,28 @@ impl<J> OrderedQueue<J> {
     /// Adds a job that worker `me` has found: in place of the worker's own job, or at the end if it
     /// has none.
     pub(crate) fn add(&mut self, me: usize, job: J, finds_work: bool) {
-        let stretch = match self.0.iter().position(|stretch| stretch.finder == Some(me)) {
+        let segment = match self.0.iter().position(|segment| segment.finder == Some(me)) {
             Some(at) => &mut self.0[at],
             None => {
-                // Not into the stretch of another worker: jobs that it still finds come before.
+                // Not into the segment of another worker: jobs that it still finds come before.
                 if self.0.back().is_none_or(|last| last.finder.is_some()) {
-                    self.0.push_back(Stretch::of(None));
+                    self.0.push_back(Segment::of(None));
                 }
                 let last = self.0.len() - 1;
                 &mut self.0[last]
             }
         };
         if finds_work {
-            stretch.directories.push(job);
+            segment.directories.push(job);
         } else {
-            stretch.files.push_back(job);
+            segment.files.push_back(job);
         }
     }
 
     /// Adds a job before all others.
     pub(crate) fn add_first(&mut self, job: J) {
         if self.0.is_empty() {
-            self.0.push_back(Stretch::of(None));
+            self.0.push_back(Segment::of(None));
         }
         self.0[0].files.push_front(job);
     }
@@ -77,19 +77,19 @@ impl<J> OrderedQueue<J> {
     /// Removes and returns the first job for worker `me`, whose previous job then finds
     /// nothing more.
     pub(crate) fn take(&mut self, me: usize) -> Option<J> {
-        let mut at = self.0.iter().position(|stretch| !stretch.is_empty())?;
+        let mut at = self.0.iter().position(|segment| !segment.is_empty())?;
         let job = self.0[at].pop();
         self.remove_done(at);
-        if let Some(before) = self.0.iter().position(|stretch| stretch.finder == Some(me)) {
+        if let Some(before) = self.0.iter().position(|segment| segment.finder == Some(me)) {
             self.0[before].finder = None;
             at -= usize::from(self.remove_done(before) && before < at);
         }
         // In place of the job taken: jobs found by it come before all jobs that were behind it.
-        self.0.insert(at, Stretch::of(Some(me)));
+        self.0.insert(at, Segment::of(Some(me)));
         job
     }
 
-    /// Removes a stretch that is empty and stays empty. Returns true if it did.
+    /// Removes a segment if it is empty and will stay empty. Returns true if it did.
     fn remove_done(&mut self, at: usize) -> bool {
         let is_done = self.0[at].finder.is_none() && self.0[at].is_empty();
         if is_done {

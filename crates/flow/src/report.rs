@@ -82,10 +82,10 @@ impl Problem {
         })
     }
 
-    /// Returns the problem in the words of `sentence`, each name as `show` returns it. `Display`
-    /// takes the kind's own sentence.
+    /// Renders the problem with `sentence`, in which `show` formats each name. `Display` uses the
+    /// kind's own sentence.
     #[must_use]
-    pub fn worded(&self, sentence: &str, show: impl Fn(Quoting, &[u8]) -> Vec<u8>) -> Vec<u8> {
+    pub fn render(&self, sentence: &str, show: impl Fn(Quoting, &[u8]) -> Vec<u8>) -> Vec<u8> {
         self.text(sentence, self.reason(), show)
     }
 
@@ -135,17 +135,17 @@ impl OutputLine {
         Self { kind: kind.into(), names }
     }
 
-    /// Returns the line in the words of `sentence`, each name as `show` returns it. `Display` takes
-    /// the kind's own sentence.
+    /// Renders the line with `sentence`, in which `show` formats each name. `Display` uses the
+    /// kind's own sentence.
     #[must_use]
-    pub fn worded(&self, sentence: &str, show: impl Fn(Quoting, &[u8]) -> Vec<u8>) -> Vec<u8> {
+    pub fn render(&self, sentence: &str, show: impl Fn(Quoting, &[u8]) -> Vec<u8>) -> Vec<u8> {
         fill(sentence, &self.names, None, show)
     }
 }
 
 impl fmt::Display for OutputLine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&String::from_utf8_lossy(&self.worded(self.kind.sentence(), quoted)))
+        out.write_str(&String::from_utf8_lossy(&self.render(self.kind.sentence(), quoted)))
     }
 }
 
@@ -300,8 +300,8 @@ pub struct SlowRank {
     pub since: Duration,
 }
 
-/// Receives the reports of a run. Called from all workers at once, so implementations lock where
-/// they must, and briefly. Workers call [`Reporter::count`] once for many entries.
+/// Receives the reports of a run. Called from all workers at once: implementations must not hold a
+/// lock for long. Workers call [`Reporter::count`] once for many entries.
 pub trait Reporter: Sync {
     /// Called with engine and workers before anything is done, and again when a worker changes
     /// its engine.
@@ -313,8 +313,8 @@ pub trait Reporter: Sync {
     /// Reports a problem. Called once for each.
     fn problem(&self, problem: Problem);
 
-    /// Reports a failure to programs that follow the run. People read about it in what the tool
-    /// prints, and the tool's outcome says that there was one.
+    /// Reports a failure to programs that follow the run (`--events`). For people, the tool's own
+    /// output and outcome show it.
     fn record(&self, _problem: Problem) {}
 
     /// Prints a line that `--verbose` asked for.
@@ -337,14 +337,14 @@ pub trait Reporter: Sync {
         false
     }
 
-    /// Asks the user a question, which does not end its line. Returns true for yes, false if nobody
-    /// can be asked.
+    /// Asks the user a question, printed without a newline. Returns true for yes; false for no, or
+    /// if nobody can be asked.
     fn ask(&self, _question: &OutputLine) -> bool {
         false
     }
 
-    /// Called when the run begins to wait for room on the file system of a target, and with `None`
-    /// when it goes on ([`Policy::room`](crate::Policy::room)).
+    /// Called when the run begins to wait for free space on the file system of a target, and with
+    /// `None` when it goes on ([`Policy::room`](crate::Policy::room)).
     fn waits_for_room(&self, _target: Option<&[u8]>) {}
 
     /// Called with the ranks that are slow now, about once a second, and with none when no rank is.
@@ -356,7 +356,8 @@ pub trait Reporter: Sync {
     /// Logs a choice and its reason, for `--debug`.
     fn debug(&self, text: &str);
 
-    /// Returns true if [`Reporter::debug`] is shown, so that texts costly to make are worth it.
+    /// Returns true if the texts passed to [`Reporter::debug`] are shown. If not, callers needn't
+    /// format them.
     fn wants_debug(&self) -> bool {
         false
     }
@@ -399,7 +400,7 @@ mod tests {
         let problem = Problem::new(TestKind::Within).naming(b"a\xff".as_slice()).because(cause());
         assert_eq!(problem.to_string(), r"Can't open a\xff: Permission denied.");
         let sentence = FlowKind::KINDS[0].sentence();
-        let words = problem.worded(sentence, |_, name| name.to_ascii_uppercase());
+        let words = problem.render(sentence, |_, name| name.to_ascii_uppercase());
         assert_eq!(words, b"cannot access A\xff: Permission denied");
     }
 

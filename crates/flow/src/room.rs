@@ -1,15 +1,14 @@
-//! Waiting for room on a full file system.
+//! Waiting for free space on a full file system.
 //!
 //! Only a retry shows whether there is space: `statfs` doesn't account for quotas or for the
-//! metadata of a copy-on-write file system. So the call that failed is made again, at growing
-//! intervals.
+//! metadata of a copy-on-write file system. So the failed call is retried, at growing intervals.
 //!
 //! A worker may have many files whose calls have failed, and must not sleep for each of them. So
-//! tries are numbered by rounds: a call that was last made before the latest sleep is made again at
-//! once, and only one made since then sleeps.
+//! sleeps are numbered as rounds: a call that failed before the latest sleep is retried at once,
+//! and only one that failed after it sleeps.
 //!
-//! Termination: a wait ends when there is room, when the call fails for another reason, when the
-//! run is cancelled, or with the process.
+//! Termination: a wait ends when there is space, when the call fails for another reason, or when
+//! the run is cancelled.
 
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -27,8 +26,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Maximum interval between two tries.
 const INTERVAL_MAX: Duration = Duration::from_secs(2);
 
-/// Interval at which a sleeping worker checks for cancellation.
-const LOOKS: Duration = Duration::from_millis(100);
+/// Interval between checks for cancellation in a sleep.
+const CANCEL_CHECK: Duration = Duration::from_millis(100);
 
 /// Maximum gap between two waits that count as one: the later one continues with the interval of
 /// the earlier. Where room appears bit by bit, this bounds the number of messages.
@@ -47,7 +46,7 @@ struct RoomState {
     waiting: usize,
     /// Sleeps so far. Those of several workers at the same time count as one.
     round: u32,
-    /// When the last of the calls went on.
+    /// When the last waiting call succeeded or gave up.
     ended: Option<Instant>,
 }
 
@@ -76,7 +75,7 @@ impl Room {
         self.retry_reporting(report, &|_| report.waits_for_room(Some(&target())), call)
     }
 
-    /// Does the same, and calls `report_wait` where that reports the beginning of the wait.
+    /// Same as [`Room::retry`], but calls `report_wait` to report that the wait begins.
     pub(crate) fn retry_reporting<R>(
         &self,
         report: &dyn Reporter,
@@ -95,8 +94,8 @@ impl Room {
         }
     }
 
-    /// Waits until a call that found the file system full should be made again. Returns false if
-    /// the run was cancelled. `report_wait` is called if nothing waited before.
+    /// Waits until a call that found the file system full should be retried. Returns false if the
+    /// run was cancelled. `report_wait` is called if no other call is waiting.
     pub(crate) fn wait(&self, wait: &mut RoomWait, report_wait: &dyn Fn()) -> bool {
         let round = {
             let mut state = lock(&self.state);
@@ -132,12 +131,12 @@ impl Room {
                 wait.0 = Some(state.round);
                 return true;
             }
-            sleep(left.min(LOOKS));
+            sleep(left.min(CANCEL_CHECK));
         }
         false
     }
 
-    /// Ends the wait of a call, if it has waited. The last one is reported.
+    /// Ends the wait of a call, if it has waited. The end of the last wait is reported.
     pub(crate) fn end(&self, wait: &mut RoomWait, report: &dyn Reporter) {
         if wait.0.take().is_none() {
             return;

@@ -1,7 +1,7 @@
-//! Sentences: fills their placeholders with names.
+//! Sentences with placeholders for names.
 //!
-//! A name is any sequence of bytes. How it is shown is up to the program: one in a terminal quotes
-//! names for its locale, and [`quoted`] does for everybody else.
+//! A name is any sequence of bytes. The program decides how it is shown: one in a terminal quotes
+//! names for its locale; the others use [`quoted`].
 //!
 //! Invariant: a name fills one placeholder, whatever it contains
 //! (test: `a_name_with_a_placeholder_in_it_is_left_alone`).
@@ -13,7 +13,7 @@
 pub enum Quoting {
     /// `{}`: in quotes.
     Always,
-    /// `{plain}`: in quotes only if it isn't clear otherwise where it begins and ends.
+    /// `{plain}`: in quotes only if it would be unclear where it begins and ends.
     IfNeeded,
     /// `{prose}`: in quotes, as a word of a sentence.
     Word,
@@ -38,8 +38,8 @@ impl Quoting {
     }
 }
 
-/// Fills the placeholders of a sentence with names, in order, each as `show` returns it. A reason
-/// takes the place of `{cause}`; without that it follows the sentence and a colon.
+/// Fills the placeholders of a sentence with names in order, formatted by `show`. The reason
+/// replaces `{cause}`, or else follows the sentence after a colon.
 pub(crate) fn fill(
     sentence: &str,
     names: &[Vec<u8>],

@@ -53,8 +53,8 @@ pub trait Stages<T: Tool>: Send + Sync + 'static {
 struct Sequence<T: Tool, S: Stages<T>> {
     stages: Arc<S>,
     input: Mutex<InputPosition>,
-    row: Mutex<ReorderBuffer<S::Output>>,
-    /// Tokens not retired yet.
+    results: Mutex<ReorderBuffer<S::Output>>,
+    /// Number of tokens that are not retired.
     tokens: AtomicUsize,
 }
 
@@ -84,7 +84,7 @@ impl<T: Tool + 'static> Context<'_, T> {
         let sequence = Arc::new(Sequence {
             stages,
             input: Mutex::new(InputPosition { next: 0, over: false }),
-            row: Mutex::new(ReorderBuffer { next: 0, waiting: BTreeMap::new(), putting: false }),
+            results: Mutex::new(ReorderBuffer { next: 0, waiting: BTreeMap::new(), putting: false }),
             tokens: AtomicUsize::new(tokens),
         });
         (0..tokens).for_each(|_| share(self, &sequence));
@@ -93,12 +93,12 @@ impl<T: Tool + 'static> Context<'_, T> {
 
 fn share<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
     let sequence = Arc::clone(sequence);
-    cx.share(Job::Visit(Box::new(move |cx| step(cx, &sequence))));
+    cx.share(Job::Callback(Box::new(move |cx| step(cx, &sequence))));
 }
 
 /// Spends a token: processes one piece, and puts all results that are due.
 fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Sequence<T, S>>) {
-    let Some((number, piece)) = sequence.cut_off(cx) else {
+    let Some((number, piece)) = sequence.next_piece(cx) else {
         // Release publishes the results that were put; Acquire lets the last token, which ends the
         // sequence, see all of that.
         if sequence.tokens.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -107,29 +107,29 @@ fn step<T: Tool + 'static, S: Stages<T>>(cx: &Context<'_, T>, sequence: &Arc<Seq
         return;
     };
     let made = sequence.stages.work(cx, piece);
-    let mut row = lock(&sequence.row);
-    row.waiting.insert(number, made);
+    let mut results = lock(&sequence.results);
+    results.waiting.insert(number, made);
     // The worker that is putting looks for it, under this lock, before it stops.
-    if row.putting {
+    if results.putting {
         return;
     }
-    row.putting = true;
+    results.putting = true;
     loop {
-        let next = row.next;
-        let Some(made) = row.waiting.remove(&next) else { break };
-        row.next += 1;
+        let next = results.next;
+        let Some(made) = results.waiting.remove(&next) else { break };
+        results.next += 1;
         // Others must be able to store their results while this one is written.
-        drop(row);
+        drop(results);
         sequence.stages.put(cx, made);
         // Only now: the tokens bound the pieces in memory.
         share(cx, sequence);
-        row = lock(&sequence.row);
+        results = lock(&sequence.results);
     }
-    row.putting = false;
+    results.putting = false;
 }
 
 impl<T: Tool, S: Stages<T>> Sequence<T, S> {
-    fn cut_off(&self, cx: &Context<'_, T>) -> Option<(u64, S::Piece)> {
+    fn next_piece(&self, cx: &Context<'_, T>) -> Option<(u64, S::Piece)> {
         let mut input = lock(&self.input);
         if input.over {
             return None;

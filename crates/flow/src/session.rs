@@ -46,7 +46,7 @@ impl<'a> Session<'a> {
             .first_engine()
             .map_err(|(name, cause)| Problem::new(FlowKind::CannotUseEngine).naming(name).because(cause))?;
         let selector = Selector::new(&config.selection)?;
-        let (cache, engine) = (DirCache::new(settings.held), Mutex::new(engine));
+        let (cache, engine) = (DirCache::new(settings.cached_directories), Mutex::new(engine));
         Ok(Self { settings, cache, report, selector, config, engine })
     }
 
@@ -68,20 +68,20 @@ impl<'a> Session<'a> {
         self.selector.restrict_to(names);
     }
 
-    /// Runs a tool over operands through an executor. `places` are the directories in which the
-    /// tool creates entries, if any: other processes must see the same ones.
+    /// Runs a tool over operands through an executor. `target_directories` are the directories in
+    /// which the tool creates entries, if any; every process must see the same ones.
     pub fn run<T: Tool>(
         &self,
         executor: &impl Executor<T>,
         tool: &T,
-        places: Vec<Arc<DirHandle>>,
+        target_directories: Vec<Arc<DirHandle>>,
         operands: impl IntoIterator<Item = Operand<T::Directory>>,
     ) -> Status {
         let engine = lock(&self.engine).take();
-        executor.execute(&self.job(tool, places, engine), operands.into_iter().collect())
+        executor.execute(&self.job(tool, target_directories, engine), operands.into_iter().collect())
     }
 
-    /// Has an executor get ready for a tool ([`Executor::prepare`]).
+    /// Prepares an executor for a tool ([`Executor::prepare`]).
     pub fn prepare<T: Tool>(&self, executor: &impl Executor<T>, tool: &T) -> Status {
         executor.prepare(&self.job(tool, Vec::new(), None))
     }
@@ -89,14 +89,14 @@ impl<'a> Session<'a> {
     fn job<'s, T>(
         &'s self,
         tool: &'s T,
-        places: Vec<Arc<DirHandle>>,
+        target_directories: Vec<Arc<DirHandle>>,
         engine: Option<Box<dyn Engine>>,
     ) -> JobSpec<'s, T> {
         let Self { settings, cache, config, report, selector, .. } = self;
         let engine = Mutex::new(engine);
         let limits = config.limits.as_ref();
         let run = RunSpec { tool, settings: *settings, cache, selector, report: *report, limits, engine };
-        JobSpec { run, config, places }
+        JobSpec { run, config, target_directories }
     }
 
     /// Runs a tool over operands in this process, for tools that can't run in several.

@@ -25,10 +25,10 @@ const DESCRIPTORS_PER_ENGINE: usize = 2;
 const DESCRIPTORS_PER_FILE: usize = 2;
 
 /// Descriptors that should remain for the directory cache before another worker is worth having.
-const HELD_PER_WORKER: usize = 8;
+const CACHED_PER_WORKER: usize = 8;
 
 /// Maximum directories kept open. More are not reopened often enough to matter.
-const HELD_MAX: usize = 4096;
+const CACHED_MAX: usize = 4096;
 
 /// Default size of one read or write through the page cache, in bytes: stays in the second-level
 /// cache between the two (docs/measurements/choices.md).
@@ -62,7 +62,7 @@ const QUEUE_DEPTH: usize = 64;
 const WORKERS_PER_PROCESSOR: usize = 2;
 
 /// Limits of the default number of workers: at least two, so that one lists while the other copies,
-/// and no more than the metadata of one file system usually bears.
+/// and no more than the metadata operations of one file system usually scale to.
 const WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 
 /// Maximum number of workers where they wait for a network. With more, the processors are busy
@@ -74,12 +74,12 @@ const WAITING_WORKERS_MAX: usize = 64;
 const WAITING_WORKER_WINDOW: usize = 4;
 
 /// Address space per worker if it is limited, in bytes. The C library's allocator reserves 64 MiB
-/// for each thread, and 128 to align them. If it can't, every allocation of the thread takes pages
-/// of its own.
+/// for each thread, and 128 MiB to align them. If it can't, every allocation of the thread takes
+/// pages of its own.
 const ADDRESS_SPACE_PER_WORKER: u64 = 192 << 20;
 
-/// Returns the number of processors that this process may use, at least one. Reads files of the
-/// cgroup, so don't ask where the number isn't needed.
+/// Returns the number of processors that this process may use, at least one. This reads files of
+/// the cgroup: call it only where the number is needed.
 #[must_use]
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -126,7 +126,7 @@ pub struct Settings {
     pub window: usize,
     /// Maximum directories kept open. If descriptors are so few that this is 0, there is one worker
     /// with one file in flight, whose blocking calls are never replaced by a ring.
-    pub held: usize,
+    pub cached_directories: usize,
     /// Mode of submission; `None` for the engine's default.
     pub ops: Option<Ops>,
     /// Optimisations.
@@ -147,7 +147,7 @@ impl Settings {
     pub(crate) fn descriptors(&self) -> usize {
         let worker = |window| DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + window * DESCRIPTORS_PER_FILE;
         let further = (self.jobs_max - self.jobs) * worker(WAITING_WORKER_WINDOW);
-        DESCRIPTORS_RESERVED + self.held + self.jobs * worker(self.window) + further
+        DESCRIPTORS_RESERVED + self.cached_directories + self.jobs * worker(self.window) + further
     }
 
     /// Returns the maximum files that a worker has open at once.
@@ -166,7 +166,7 @@ impl Settings {
         let jobs = config
             .jobs
             .unwrap_or_else(|| machine.workers())
-            .clamp(1, (spendable / (per_worker + HELD_PER_WORKER)).max(1));
+            .clamp(1, (spendable / (per_worker + CACHED_PER_WORKER)).max(1));
         let spare = spendable.saturating_sub(jobs * per_worker);
         let (spare, jobs_max) = Self::further(config, machine, (spare, jobs));
         let queue_depth = config.queue_depth.unwrap_or(QUEUE_DEPTH);
@@ -182,15 +182,17 @@ impl Settings {
             uncached_block_bytes: config.block_bytes.unwrap_or(UNCACHED_BLOCK_BYTES),
             range_bytes: RANGE_BYTES,
             window: 1 + extra_files,
-            held: spare.saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE).min(HELD_MAX),
+            cached_directories: spare
+                .saturating_sub(extra_files * jobs * DESCRIPTORS_PER_FILE)
+                .min(CACHED_MAX),
             ops: config.ops,
             switches: config.switches,
         }
     }
 
-    /// Returns the descriptors left by the workers that may be added, and the maximum number of
-    /// workers: as many as begin if that is what the user asked for, or if memory or the rate is
-    /// limited.
+    /// Reserves descriptors for the workers that may be added. Returns how many are left, and the
+    /// maximum number of workers: no more than at the beginning if the user set the number, or if
+    /// memory or the rate is limited.
     fn further(config: &Config, machine: Machine, (spare, jobs): (usize, usize)) -> (usize, usize) {
         let each =
             DIRECTORIES_PER_WORKER + DESCRIPTORS_PER_ENGINE + WAITING_WORKER_WINDOW * DESCRIPTORS_PER_FILE;
@@ -219,8 +221,8 @@ impl Settings {
     /// The engine's name, and why the kernel refuses it.
     pub fn first_engine(&self) -> Result<Option<Box<dyn Engine>>, (&'static str, Error)> {
         let listed = haul_engine::ENGINES.iter().find(|listed| listed.choice == self.engine);
-        let made =
-            listed.map(|listed| listed.make(&self.engine_setup()).map_err(|cause| (listed.name, cause)));
+        let made = listed
+            .map(|listed| listed.choice.create(&self.engine_setup()).map_err(|cause| (listed.name, cause)));
         made.transpose()
     }
 

@@ -79,7 +79,8 @@ impl<J: JobWeight + Send> Driver<J> for Sim<J> {
 
     fn not_started(&self) {}
 
-    /// Workers never wait for each other, as all are one thread, so `has_idle_worker` is false.
+    /// All workers share one thread and never wait, so the default, which asks for an idle worker,
+    /// would never split.
     fn should_split(&self, _taken: Instant) -> bool {
         self.with_state(|state| state.random.random())
     }

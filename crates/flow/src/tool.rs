@@ -148,12 +148,12 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     fn hand_back(&self, cx: &Context<'_, T>, entry: &Entry<T>) -> bool;
 
     /// Called when other names of a file may be linked to the copy of `entry`, which was handed
-    /// back once.
+    /// back before.
     fn note_linkable(&self, entry: &Entry<T>);
 
-    /// Called when an entry is left out of the run, or its target stays as it is, for reasons that
-    /// a later run may not have: its copy doesn't count as complete.
-    fn note_left_out(&self, entry: &Entry<T>);
+    /// Called when an entry is skipped, or its target left as it is, for a reason that may not hold
+    /// in a later run: its copy doesn't count as complete.
+    fn note_skipped(&self, entry: &Entry<T>);
 
     /// Called when a directory was stat'ed, and opened if possible. Completes the entry.
     fn enter_dir(&self, cx: &Context<'_, T>, entry: &Entry<T>, opened: &OpenSubdir<'_>);
@@ -179,8 +179,8 @@ pub trait RootOwner<T: Tool>: Send + Sync {
     fn close_file(&self, cx: &Context<'_, T>, entry: &Entry<T>, own: T::File, moved: bool);
 }
 
-/// Work from outside a run that needs a worker's context.
-pub type Visit<T> = Box<dyn FnOnce(&Context<'_, T>) + Send>;
+/// A function that needs a worker's context.
+pub type Callback<T> = Box<dyn FnOnce(&Context<'_, T>) + Send>;
 
 /// A unit of work that any worker can do.
 pub enum Job<T: Tool> {
@@ -188,15 +188,15 @@ pub enum Job<T: Tool> {
     Enter(Arc<DirNode<T>>, Batch),
     /// Continue listing a directory that is too large to list at once, at the descriptor's offset.
     List(Arc<DirNode<T>>, Arc<Fd>),
-    /// Do these entries of a directory, none of which is known to be a directory.
+    /// Process these entries of a directory, none of which is known to be a directory.
     Files(Arc<DirNode<T>>, Batch),
     /// Handle this entry of a kind, with no other work in progress
     /// ([`Plan::HandleAlone`](crate::Plan)).
     Alone(Entry<T>, EntryType),
-    /// Do these entries, which are classified already.
+    /// Process these entries, which are classified already.
     Entries(Vec<Entry<T>>),
-    /// Do work from outside the run that needs a worker's context.
-    Visit(Visit<T>),
+    /// Call this function on a worker, with its context.
+    Callback(Callback<T>),
     /// Move this range of a large file.
     Range(Arc<OpenFile<T>>, Range<u64>, Transfer),
     /// Fetch this range of a large file into the page cache: another worker moves it soon.
@@ -208,7 +208,7 @@ impl<T: Tool> Job<T> {
     pub(crate) fn of_operand(operand: Operand<T::Directory>) -> Option<(Self, usize)> {
         let Operand { place, names, own } = operand;
         let entries = names.len();
-        let node = Arc::new(DirNode::<T>::operands_place(place, own));
+        let node = Arc::new(DirNode::<T>::for_operands(place, own));
         // The node starts with a count of one.
         node.expect(entries.checked_sub(1)?);
         Some((Job::Files(node, Batch::whole(names)), entries))
@@ -235,7 +235,7 @@ impl<T: Tool> JobWeight for Job<T> {
             Job::Enter(_, batch) | Job::Files(_, batch) => batch.len(),
             Job::Entries(entries) => entries.len(),
             Job::Alone(..) => 1,
-            Job::List(..) | Job::Range(..) | Job::Fetch(..) | Job::Visit(..) => 0,
+            Job::List(..) | Job::Range(..) | Job::Fetch(..) | Job::Callback(..) => 0,
         }
     }
 }

@@ -20,7 +20,7 @@ fn record(
     settings: Settings,
     run: impl FnOnce(&RunSpec<'_, Recorder>, [Operand<String>; 1]) -> Status,
 ) -> (Vec<Event>, Tally) {
-    let cache = DirCache::new(settings.held);
+    let cache = DirCache::new(settings.cached_directories);
     let (tool, notes) = (Recorder::default(), Notes::default());
     let spec = RunSpec {
         tool: &tool,
@@ -47,7 +47,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
         build(&shape, &root, "f", &mut expected);
-        let settings = Settings { window, held, ..Settings::within(&Config::default(), MACHINE) };
+        let settings = Settings { window, cached_directories: held, ..Settings::within(&Config::default(), MACHINE) };
         let simulated = || record(&root, settings, |spec, operands| simulate(spec, &Sim::new(workers, seed), operands));
         let (events, tally) = simulated();
         check(&events, &expected, tally)?;
@@ -62,7 +62,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let (root, mut expected) = (folder.path().join("root"), BTreeSet::new());
         build(&shape, &root, "f", &mut expected);
-        let settings = Settings { window, held, ..Settings::within(&Config::default(), MACHINE) };
+        let settings = Settings { window, cached_directories: held, ..Settings::within(&Config::default(), MACHINE) };
         let (events, tally) = record(&root, settings, |spec, operands| run(spec, &Local::new(workers), operands));
         check(&events, &expected, tally)?;
     }

@@ -1,4 +1,4 @@
-//! Child processes: started without a shell, fed input, and read to the end.
+//! Child processes: started without a shell, given input, and waited for.
 //!
 //! A child doesn't outlive the thread that started it: when the thread ends, for whatever reason,
 //! the kernel sends the child `SIGTERM` (prctl(2), `PR_SET_PDEATHSIG`). Both output streams are
@@ -14,13 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::error::{Error, Result};
-use crate::family;
 use crate::fd::Fd;
 use crate::gate;
 use crate::operation::Operation;
+use crate::process_tree;
 
-/// True if an environment variable, by its name, concerns this process alone: children don't
-/// inherit it.
+/// Returns true if children must not inherit the environment variable with this name.
 pub type IsOwn = fn(&OsStr) -> bool;
 
 /// A running child process.
@@ -32,7 +31,7 @@ pub struct Started(Child);
 #[derive(Debug)]
 pub struct Filter(Child);
 
-/// A child's failure. `Display` uses the words of a shell.
+/// A child's failure. `Display` uses the wording of GNU tar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// Its non-zero exit status.
@@ -123,16 +122,16 @@ impl ChildOutput {
 
 /// A handle to terminate a running child. Harmless once the child has been reaped.
 #[derive(Debug)]
-pub struct Leash {
+pub struct TerminationHandle {
     pid: Pid,
     fd: OwnedFd,
 }
 
-impl Leash {
-    /// Sends `SIGTERM` to the child and all its descendants. A shell that dies alone would leave
-    /// its commands running, and they still write to its streams.
-    pub fn pull(&self) {
-        family::end(self.pid, &self.fd);
+impl TerminationHandle {
+    /// Sends `SIGTERM` to the child and all its descendants. If only a shell were terminated, its
+    /// commands would keep running and writing to its streams.
+    pub fn terminate(&self) {
+        process_tree::terminate(self.pid, &self.fd);
     }
 }
 
@@ -155,10 +154,10 @@ impl Started {
     ///
     /// # Errors
     /// If the kernel has no pidfds, or no descriptor is left.
-    pub fn leash(&self) -> io::Result<Leash> {
+    pub fn termination_handle(&self) -> io::Result<TerminationHandle> {
         let pid =
             i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(Leash { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
+        Ok(TerminationHandle { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
     }
 
     /// Writes `input` to the child, reads its output to the end, and waits for it. A child that
@@ -259,24 +258,24 @@ mod tests {
     }
 
     #[test]
-    fn a_leash_ends_a_program_and_may_be_pulled_again() {
+    fn a_program_is_terminated_and_may_be_again() {
         let started = Started::begin(&["sleep", "600"], false, |_| false).unwrap();
-        let leash = started.leash().unwrap();
-        leash.pull();
+        let handle = started.termination_handle().unwrap();
+        handle.terminate();
         assert_eq!(started.finish(b"").unwrap().code(), Err(15));
-        leash.pull();
+        handle.terminate();
     }
 
     #[test]
-    fn a_leash_ends_what_a_program_has_started() {
+    fn what_a_program_has_started_is_terminated_too() {
         for turn in 0..50 {
-            // The child forks all the time, so also during `pull`.
+            // The child forks all the time, so also during `terminate`.
             let script = "echo; for turn in $(seq 300); do sh -c :; done; sh -c 'sleep 600; true'; true";
             let mut started = Started::begin(&["sh", "-c", script], false, |_| false).unwrap();
-            let leash = started.leash().unwrap();
+            let handle = started.termination_handle().unwrap();
             started.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
             std::thread::sleep(std::time::Duration::from_micros(turn * 300));
-            leash.pull();
+            handle.terminate();
             // `finish` returns only when every process with the streams open has gone.
             assert_eq!(started.finish(b"").unwrap().code(), Err(15));
         }

@@ -1,4 +1,4 @@
-//! Reading, writing and placing the bytes of open files.
+//! Reading, writing and allocating the bytes of open files.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -87,7 +87,7 @@ pub fn read_cached(
 ///
 /// # Errors
 /// Any error from `preadv2(2)`; `EOPNOTSUPP` if the file system doesn't support `RWF_NOWAIT`
-/// (tmpfs, FUSE) or can't do as `cache` says.
+/// (tmpfs, FUSE) or the `cache` mode.
 pub fn try_read(file: impl AsFd, offset: u64, bytes: &mut [u8], cache: CacheMode) -> Result<Option<usize>> {
     let file = file.as_fd();
     let outcome = gate::transfer(
@@ -131,7 +131,7 @@ pub fn write(file: impl AsFd, offset: u64, bytes: &[u8], cache: CacheMode) -> Re
 ///
 /// # Errors
 /// Any error from `read(2)`.
-pub fn read_on(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
+pub fn read_stream(file: impl AsFd, bytes: &mut [u8]) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
         Operation::Read,
@@ -168,7 +168,7 @@ pub fn read_path(path: &CStr, most: usize) -> Result<Vec<u8>> {
 pub fn read_rest(file: impl AsFd, most: usize) -> Result<Vec<u8>> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 16 << 10]);
     while bytes.len() < most {
-        match read_on(&file, &mut buffer)? {
+        match read_stream(&file, &mut buffer)? {
             0 => break,
             length => bytes.extend_from_slice(&buffer[..length]),
         }
@@ -180,7 +180,7 @@ pub fn read_rest(file: impl AsFd, most: usize) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// Any error from `write(2)`.
-pub fn write_on(file: impl AsFd, bytes: &[u8]) -> Result<usize> {
+pub fn write_stream(file: impl AsFd, bytes: &[u8]) -> Result<usize> {
     let file = file.as_fd();
     gate::transfer(
         Operation::Write,
@@ -348,7 +348,7 @@ pub fn seek(file: impl AsFd, what: Seek, offset: u64) -> Result<Option<u64>> {
     )
 }
 
-/// Returns the descriptor's position, where [`read_on`] continues.
+/// Returns the descriptor's position, where [`read_stream`] continues.
 ///
 /// # Errors
 /// Any error from `lseek(2)`; `ESPIPE` for a pipe, which has no position.
@@ -365,7 +365,7 @@ pub fn position(file: impl AsFd) -> Result<u64> {
 ///
 /// # Errors
 /// Any error from `lseek(2)`.
-pub fn stand_at(file: impl AsFd, offset: u64) -> Result<()> {
+pub fn seek_to(file: impl AsFd, offset: u64) -> Result<()> {
     let file = file.as_fd();
     gate::call(
         Operation::Lseek,
@@ -378,7 +378,7 @@ pub fn stand_at(file: impl AsFd, offset: u64) -> Result<()> {
 ///
 /// # Errors
 /// Any error from `lseek(2)`.
-pub fn stand_at_end(file: impl AsFd) -> Result<()> {
+pub fn seek_to_end(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     gate::call(
         Operation::Lseek,
@@ -409,8 +409,8 @@ pub fn synchronize(file: impl AsFd) -> Result<()> {
     gate::call(Operation::Fsync, || rustix::fs::fsync(file), || file.as_raw_fd().to_string())
 }
 
-/// Calls `flush` with a directory, through another descriptor if this one only resolves names:
-/// fsync(2) and syncfs(2) refuse such a descriptor.
+/// Calls `flush` with a directory, reopened for reading if this descriptor is `O_PATH`: fsync(2)
+/// and syncfs(2) refuse such a descriptor.
 ///
 /// # Errors
 /// Any of `flush`, openat(2) or close(2).
@@ -440,14 +440,14 @@ pub fn write_all(file: &Fd, offset: u64, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// If a write fails, or writes nothing.
-pub fn write_all_on(file: impl AsFd, mut bytes: &[u8]) -> Result<()> {
+pub fn write_all_stream(file: impl AsFd, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
-        bytes = &bytes[progress(write_on(&file, bytes)?)?..];
+        bytes = &bytes[progress(write_stream(&file, bytes)?)?..];
     }
     Ok(())
 }
 
-/// Refuses a write of 0 bytes, which would be repeated forever. GNU treats it as no space.
+/// Rejects a write of 0 bytes, which would be repeated forever. GNU treats it as `ENOSPC`.
 fn progress(written: usize) -> Result<usize> {
     match written {
         0 => Err(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)),

@@ -67,18 +67,18 @@ pub fn is_in_memory(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| [magic::TMPFS, magic::RAMFS].contains(&kind))
 }
 
-/// Returns true if the file is on a file system whose files the kernel writes as they are read, so
-/// that their sizes mean nothing.
+/// Returns true if the file is on a file system whose contents the kernel generates when they are
+/// read, so that the sizes of files mean nothing.
 ///
 /// # Errors
 /// Any error from `fstatfs(2)`.
-pub fn is_made_by_kernel(file: impl AsFd) -> Result<bool> {
+pub fn is_generated_by_kernel(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| [magic::PROC, magic::SYSFS, magic::CONFIGFS].contains(&kind))
 }
 
-/// Returns true if the file is on a file system where those who create files wait for each other,
-/// in different directories too: for the allocation groups of XFS and the trees of Btrfs. With two
-/// workers per processor, a copy takes longer there than with one (docs/measurements/choices.md).
+/// Returns true if the file is on a file system where threads that create files wait for each
+/// other, even in different directories: for XFS's allocation groups and Btrfs's trees. There, a
+/// copy with two workers per processor takes longer than with one (docs/measurements/choices.md).
 ///
 /// # Errors
 /// Any error from `fstatfs(2)`.
@@ -86,9 +86,9 @@ pub fn has_coarse_locks(file: impl AsFd) -> Result<bool> {
     file_system_type(file).map(|kind| [magic::XFS, magic::BTRFS].contains(&kind))
 }
 
-/// Returns true if the file is on a file system where two threads that write to one file in turn,
-/// one reading while the other writes, are faster than one. On Btrfs they aren't, and hardly on
-/// tmpfs (docs/measurements/choices.md, "One large file by two workers"); others were not measured.
+/// Returns true if the file is on a file system where two threads copy one file faster than one,
+/// each reading while the other writes. On Btrfs they don't, and on tmpfs hardly
+/// (docs/measurements/choices.md, "One large file by two workers"); others weren't measured.
 ///
 /// # Errors
 /// Any error from `fstatfs(2)`.

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
-use crate::data::write_on;
+use crate::data::write_stream;
 use crate::error::{Errno, Error, Result};
 use crate::fd::Fd;
 use crate::gate;
@@ -65,7 +65,7 @@ pub fn write_all_within(file: impl AsFd, mut bytes: &[u8], patience: Duration) -
         if !is_ready {
             return failure("the reader takes nothing", Errno::TIMEDOUT);
         }
-        match write_on(file, bytes) {
+        match write_stream(file, bytes) {
             Ok(0) => return failure("0 bytes written", Errno::NOSPC),
             Ok(written) => bytes = &bytes[written..],
             Err(cause) if cause.is(Errno::AGAIN) => {}

@@ -46,10 +46,10 @@ use std::thread;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::answer::{asked, counted, is_transient, negated};
 use crate::error::{Error, Result};
 use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
+use crate::raw_result::{asked, counted, is_transient, negated};
 use crate::transfer::{TransferRequest, Transferred};
 use crate::used::Used;
 
@@ -297,7 +297,7 @@ impl KernelAio {
             let outcome = transfer.outcome(slot.read, answer);
             let Some(transfer) = slot.transfer.take() else { continue };
             let reply = match slot.read {
-                None if transient => transfer.in_place(),
+                None if transient => transfer.perform_now(),
                 // If AIO broke down between the two, this does the write of a pair synchronously.
                 None => transfer.finish(outcome),
                 Some(read) if transient => transfer.finish(Ok(read)),
@@ -315,7 +315,7 @@ impl KernelAio {
         let queue = &mut self.queues[direction as usize];
         // SAFETY: the blocks name memory in buffers owned by the slots. A buffer is neither freed
         // nor handed out before its event is seen (`retire`) or the context is destroyed; if it
-        // can't be destroyed, the buffer is leaked (`let_go`).
+        // can't be destroyed, the buffer is leaked (`release_contexts`).
         let outcome = unsafe { queue.context.submit(&mut self.blocks, queue.waiting.iter().copied()) };
         match outcome {
             Ok(count @ 1..) => {
@@ -443,7 +443,7 @@ impl KernelAio {
                 continue;
             }
         }
-        self.let_go();
+        self.release_contexts();
         for (index, slot) in self.slots.iter_mut().enumerate() {
             // Not the kernel's errno: the caller might take it for a transient one and retry.
             if mem::take(&mut slot.in_kernel) {
@@ -455,7 +455,7 @@ impl KernelAio {
 
     /// Destroys the contexts, so that the memory of requests in flight is ours again. If that
     /// fails, leaks it.
-    fn let_go(&mut self) {
+    fn release_contexts(&mut self) {
         let [reads, writes] = &mut self.queues;
         (reads.in_kernel, writes.in_kernel) = (0, 0);
         // Each `io_destroy` waits for an RCU grace period (35 ms, measured on 6.18), so destroy
@@ -500,6 +500,6 @@ impl KernelAioSlot {
 
 impl Drop for KernelAio {
     fn drop(&mut self) {
-        self.let_go();
+        self.release_contexts();
     }
 }

@@ -98,7 +98,7 @@ mod tests {
         if std::env::var_os(IN_CHILD).is_some() {
             let mut lease = Lease::until(since_boot() + Duration::from_secs(1)).unwrap();
             lease.extend(since_boot() + Duration::from_secs(2)).unwrap();
-            crate::write_all_on(std::io::stdout(), format!("{MARK}\n").as_bytes()).unwrap();
+            crate::write_all_stream(std::io::stdout(), format!("{MARK}\n").as_bytes()).unwrap();
             std::thread::sleep(Duration::from_secs(60));
             return;
         }

@@ -18,7 +18,6 @@
 
 #![allow(unsafe_code)]
 
-mod answer;
 mod buffer;
 mod cached;
 mod child;
@@ -26,7 +25,6 @@ mod data;
 mod direct;
 mod directory;
 mod error;
-mod family;
 mod fd;
 mod file_ref;
 mod file_system;
@@ -50,6 +48,9 @@ mod pinned;
 mod pipe;
 mod posix_aio;
 mod process;
+mod process_stat;
+mod process_tree;
+mod raw_result;
 mod ring;
 mod selinux;
 mod socket;
@@ -66,11 +67,12 @@ pub mod fault;
 
 pub use buffer::Buffer;
 pub use cached::cached_bytes;
-pub use child::{ChildOutput, Failed, Filter, IsOwn, Leash, Started};
+pub use child::{ChildOutput, Failed, Filter, IsOwn, Started, TerminationHandle};
 pub use data::{
     Advice, CacheMode, Seek, advise, advise_range, allocate, copy_range, is_direct, make_blocking, position,
-    punch_hole, read, read_all, read_cached, read_on, read_path, read_rest, reflink, seek, stand_at,
-    stand_at_end, synchronize, truncate, try_read, with_readable, write, write_all, write_all_on, write_on,
+    punch_hole, read, read_all, read_cached, read_path, read_rest, read_stream, reflink, seek, seek_to,
+    seek_to_end, synchronize, truncate, try_read, with_readable, write, write_all, write_all_stream,
+    write_stream,
 };
 pub use direct::{Alignment, bypass_cache, direct_alignment, start_write_back, use_cache, write_back};
 pub use directory::DirectoryReader;
@@ -78,9 +80,8 @@ pub use error::{Errno, Error, Result, reason};
 pub use fd::{Fd, flush_as_close_does};
 pub use file_ref::FileRef;
 pub use file_system::{
-    file_system_id, file_system_type, free_bytes, has_coarse_locks, is_in_memory, is_local,
-    is_made_by_kernel, is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system,
-    time_resolution,
+    file_system_id, file_system_type, free_bytes, has_coarse_locks, is_generated_by_kernel, is_in_memory,
+    is_local, is_read_ahead_costly, mount_type, suits_two_workers, synchronize_file_system, time_resolution,
 };
 pub use inherited::{inherited_for_writing, keep_from_children, write_all_within};
 pub use interposer::interposer;
@@ -100,7 +101,7 @@ pub use open::{NONBLOCK, Open, open, open_parent, open_path, open_path_without_l
 pub use operation::Operation;
 pub use pinned::{Pinned, has_xattrs_at};
 pub use pipe::Pipe;
-pub use posix_aio::{AioPassing, PosixAio};
+pub use posix_aio::{AioSubmission, PosixAio};
 pub use process::{
     Capabilities, Credentials, Usage, address_space_limit, block_signals, clock, descriptor_limit,
     effective_identity, is_in_group, lower_priority, precise_clock, raise_descriptor_limit,

@@ -51,8 +51,8 @@ fn broken_down(shown: &libc::tm) -> LocalTime {
     }
 }
 
-/// Converts local time to seconds since 1970; `None` if there is no such day or time. Of a time
-/// that the clock shows twice, the C library chooses one.
+/// Converts local time to seconds since 1970; `None` if there is no such day or time. If the clock
+/// shows that time twice, the C library chooses which.
 #[must_use]
 pub fn seconds_of(time: LocalTime) -> Option<i64> {
     let mut fields = libc::tm {
@@ -68,8 +68,7 @@ pub fn seconds_of(time: LocalTime) -> Option<i64> {
     };
     // SAFETY: passes a pointer to a struct that outlives the call.
     let seconds = unsafe { libc::mktime(&raw mut fields) };
-    // February 30 comes back as March 2. A time that daylight saving skips does not come back
-    // either.
+    // `mktime` normalises February 30 to March 2, and a time skipped by daylight saving to another.
     (local_time(seconds) == Some(time)).then_some(seconds)
 }
 

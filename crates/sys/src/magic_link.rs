@@ -9,18 +9,17 @@ use crate::standard::{is_any_closed, was_number_closed};
 /// Maximum links that the kernel follows in a path (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// True if a path leads to a descriptor of a process, as `/dev/stdin`, `/dev/fd/3` and links to
-/// them do, or through one, as `/dev/fd/3/file` does. In another process such a path leads
-/// elsewhere.
+/// Returns true if a path leads to a process's descriptor (`/dev/stdin`, `/dev/fd/3`, or a link to
+/// one) or through it (`/dev/fd/3/file`). In another process such a path means another file.
 ///
-/// A path that can't be followed doesn't: whoever opens it reports why.
+/// Returns false for a path that can't be followed: opening it will report why.
 #[must_use]
 pub fn leads_to_descriptor(path: &Path) -> bool {
     descriptor(path).is_some()
 }
 
-/// True if a path leads to a standard stream that was closed when this process was started. It can
-/// be opened all the same, as `/dev/null` has its number since then.
+/// Returns true if a path leads to a standard stream that was closed when this process started. It
+/// can be opened all the same, because its number now refers to `/dev/null`.
 #[must_use]
 pub fn leads_to_closed_stream(path: &Path) -> bool {
     if !is_any_closed() {
@@ -33,14 +32,15 @@ pub fn leads_to_closed_stream(path: &Path) -> bool {
     is_ours && name.to_str().and_then(|name| name.parse().ok()).is_some_and(was_number_closed)
 }
 
-/// Returns the first descriptor on a path: the folder of the process's descriptors, and its name.
+/// Returns the first descriptor on a path, as the directory that lists the process's descriptors
+/// and the name in it.
 fn descriptor(path: &Path) -> Option<(PathBuf, OsString)> {
-    // The kernel follows these links without their text, which may be a name like `pipe:[7]`.
+    // The kernel doesn't resolve these links by their text, which may be `pipe:[7]`.
     let is_of_process = |folder: &PathBuf| folder.starts_with("/proc") && folder.ends_with("fd");
     let names =
         |path: &Path| path.components().rev().map(|name| name.as_os_str().to_owned()).collect::<Vec<_>>();
     let (mut ahead, mut links) = (names(path), 0);
-    // What is before the next name, without links.
+    // The path up to the next name, with links resolved.
     let mut before = PathBuf::new();
     while let Some(name) = ahead.pop() {
         let Ok(target) = fs::read_link(before.join(&name)) else {

@@ -282,9 +282,9 @@ fn by_path_first(
     }
 }
 
-/// Returns true if the entry `name` of a directory has extended attributes other than those for
-/// which `ignores` is true; if it is a symbolic link, of its own. One call, where pinning the entry
-/// takes three. Of more names than a list usually has, none is ignored.
+/// Returns true if the entry `name` of a directory, itself if it is a symbolic link, has extended
+/// attributes other than those for which `ignores` is true. Makes one call; pinning the entry would
+/// take three. Also returns true if the names don't fit in a small buffer.
 ///
 /// # Errors
 /// Any error from `listxattrat(2)` or `llistxattr(2)`.

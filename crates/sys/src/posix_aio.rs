@@ -7,8 +7,7 @@
 //! of the slot's `Arc` goes with that address, so a slot outlives any notification that may still
 //! come, even if the [`PosixAio`] is gone.
 //!
-//! The state of a slot says who may touch its fields; whoever changes the state takes the
-//! slot over.
+//! The state of a slot says who may touch its fields; whoever changes the state becomes its owner.
 //!
 //! ```text
 //!             enqueue          notified           a pair's write is enqueued
@@ -72,7 +71,7 @@ use crate::used::Used;
 
 use calls::LIST_MAX;
 use slot::{
-    ABANDONED, Completions, FIRST, FinishedQueue, LAST, NOT_TAKEN, OURS, Over, PosixAioSlot, SECOND,
+    ABANDONED, Completions, FIRST, FinishedQueue, LAST, NOT_TAKEN, OURS, PosixAioSlot, SECOND, SlotFinished,
     SlotRequest, reply,
 };
 
@@ -108,7 +107,7 @@ impl Patience {
 
 /// Method of passing requests to the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AioPassing {
+pub enum AioSubmission {
     /// Each at once, with a call of its own. The write of a pair is passed by the notification of
     /// its read.
     Each,
@@ -118,7 +117,7 @@ pub enum AioPassing {
 
 /// Requests in flight on the C library's threads. See the module for its promises.
 pub struct PosixAio {
-    passing: AioPassing,
+    submission: AioSubmission,
     slots: Vec<Arc<PosixAioSlot>>,
     free: Vec<usize>,
     /// Slots for the next list.
@@ -142,14 +141,14 @@ impl PosixAio {
     ///
     /// # Errors
     /// `ENOSYS` if the C library is not glibc.
-    pub fn new(depth: usize, passing: AioPassing) -> Result<Self> {
+    pub fn new(depth: usize, submission: AioSubmission) -> Result<Self> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let threads = depth.min(THREADS_MAX);
         gate::call(Operation::AioInit, || calls::init(threads, depth), || format!("{threads}, {depth}"))?;
         let completions = Completions::new(depth);
         Ok(Self {
-            passing,
-            slots: (0..depth).map(|index| PosixAioSlot::new(index, passing, &completions)).collect(),
+            submission,
+            slots: (0..depth).map(|index| PosixAioSlot::new(index, submission, &completions)).collect(),
             free: (0..depth).rev().collect(),
             gathered: Vec::with_capacity(depth),
             issued: 0,
@@ -219,7 +218,8 @@ impl PosixAio {
         }
         let Some(index) = self.free.pop() else { return Err(transfer) };
         // `lio_listio` has no fsync.
-        let listed = self.passing == AioPassing::Lists && !matches!(transfer, TransferRequest::Fsync { .. });
+        let listed =
+            self.submission == AioSubmission::Lists && !matches!(transfer, TransferRequest::Fsync { .. });
         // SAFETY: a free slot is OURS.
         let work = unsafe { self.slots[index].work() };
         *work = SlotRequest { token, transfer: Some(transfer), first: None, second: None };
@@ -230,7 +230,7 @@ impl PosixAio {
         // SAFETY: as above.
         match unsafe { self.slots[index].issue() } {
             Ok(()) => self.issued += 1,
-            Err(Over) => {
+            Err(SlotFinished) => {
                 self.slots[index].state.store(OURS, Ordering::Release);
                 self.finished.push_back(index);
             }
@@ -280,7 +280,7 @@ impl PosixAio {
                     members[count] = index;
                     count += 1;
                 }
-                Err(Over) => self.finished.push_back(index),
+                Err(SlotFinished) => self.finished.push_back(index),
             }
         }
         let members = &members[..count];
@@ -331,7 +331,7 @@ impl PosixAio {
         while let Some(index) = self.finished.pop_front() {
             // SAFETY: a finished slot is OURS.
             let work = unsafe { self.slots[index].work() };
-            if self.passing == AioPassing::Lists && work.next().is_some() {
+            if self.submission == AioSubmission::Lists && work.next().is_some() {
                 self.gathered.push(index);
                 continue;
             }
@@ -370,12 +370,15 @@ impl PosixAio {
         for index in 0..self.slots.len() {
             let slot = Arc::clone(&self.slots[index]);
             let state = slot.state.load(Ordering::Acquire);
-            if !matches!(state, FIRST | SECOND) || !slot.control.is_over() || !slot.moves(state, ABANDONED) {
+            if !matches!(state, FIRST | SECOND)
+                || !slot.control.is_over()
+                || !slot.transition(state, ABANDONED)
+            {
                 continue;
             }
-            // SAFETY: the slot was just claimed for good: a late notification leaves it alone.
+            // SAFETY: the slot was just abandoned, and a late notification doesn't touch it.
             let work = unsafe { slot.work() };
-            let fresh = PosixAioSlot::new(index, self.passing, &self.completions);
+            let fresh = PosixAioSlot::new(index, self.submission, &self.completions);
             // SAFETY: nothing else refers to the new slot yet.
             let fresh_work = unsafe { fresh.work() };
             let transfer = work.transfer.take();
@@ -393,7 +396,7 @@ impl Drop for PosixAio {
         let on_its_way = self.completions.enqueuing.write().unwrap_or_else(PoisonError::into_inner);
         for slot in &self.slots {
             // Lets operations in flight complete, but keeps a pair's write from following its read.
-            let _was_in_flight = [FIRST, SECOND].iter().any(|state| slot.moves(*state, LAST));
+            let _was_in_flight = [FIRST, SECOND].iter().any(|state| slot.transition(*state, LAST));
         }
         drop(on_its_way);
         // Terminates: on each turn something was notified, or patience runs out.

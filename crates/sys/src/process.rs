@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit};
 use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::data::{read_path, write_on};
+use crate::data::{read_path, write_stream};
 use crate::error::Result;
 use crate::fd::Fd;
 use crate::interposer::interposer;
@@ -49,8 +49,8 @@ pub fn address_space_limit() -> Option<u64> {
     rustix::process::getrlimit(Resource::As).current
 }
 
-/// Blocks all signals but those of faults in the calling thread. Threads that it starts inherit
-/// that.
+/// Blocks all signals in the calling thread, and in threads that it starts later, except those
+/// that report faults.
 pub fn block_signals() {
     const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
     let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
@@ -82,9 +82,8 @@ pub fn widen_descriptor_table(count: usize) {
     drop(rustix::io::fcntl_dupfd_cloexec(&any, last));
 }
 
-/// Lets other programs go first: gives the calling thread, and the threads and processes that it
-/// starts from now on, the lowest processor priority and the idle class of the I/O scheduler, as
-/// `nice -n 19 ionice -c 3` does.
+/// Gives the calling thread, and the threads and processes that it starts from now on, the lowest
+/// processor priority and the idle I/O scheduling class, like `nice -n 19 ionice -c 3`.
 ///
 /// # Errors
 /// If the kernel refuses either.
@@ -108,15 +107,15 @@ pub fn set_umask(mask: Mode) {
 
 /// Returns the process's umask.
 ///
-/// The call that returns it sets another one, which would race with other threads that create
-/// files. If there are any, it is read from `/proc/self/status`, where Linux 4.7 and later report
-/// it, if `/proc` is mounted.
+/// umask(2) can only return the mask by replacing it, which would race with threads that create
+/// files. So in a process with several threads it is read from `/proc/self/status` (Linux 4.7),
+/// if `/proc` is mounted.
 #[must_use]
 pub fn umask() -> Mode {
     let known = if is_single_threaded() { None } else { umask_from_proc() };
     known.unwrap_or_else(|| {
-        // Of all masks the strictest: files that another thread creates at the same time get too
-        // few rights rather than too many.
+        // Files that another thread creates in the meantime should get too few permissions rather
+        // than too many.
         let mask = rustix::process::umask(RawMode::from_raw_mode(0o077));
         rustix::process::umask(mask);
         Mode::new(mask.as_raw_mode())
@@ -151,8 +150,8 @@ fn umask_in(status: &[u8]) -> Option<Mode> {
 /// the context, `ENOENT` if there is no SELinux.
 pub fn set_creation_label(context: &CStr) -> Result<()> {
     let file = open_path(c"/proc/thread-self/attr/fscreate", Open::WRITE)?;
-    // In one write: the kernel accepts no partial ones (`proc_pid_attr_write` in fs/proc/base.c).
-    write_on(&file, context.to_bytes_with_nul())?;
+    // In a single write: the kernel rejects partial ones (`proc_pid_attr_write` in fs/proc/base.c).
+    write_stream(&file, context.to_bytes_with_nul())?;
     file.close()
 }
 
@@ -171,8 +170,8 @@ pub fn effective_identity() -> Credentials {
     Credentials { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() }
 }
 
-/// The effective capabilities of the process (capabilities(7)): what it may do whatever a file's
-/// owner and mode are. In a container, root may lack some.
+/// The effective capabilities of the process (capabilities(7)): what it may do regardless of a
+/// file's owner and mode. In a container, root may lack some.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities(CapabilitySet);
 
@@ -180,12 +179,12 @@ impl Capabilities {
     /// Returns those of the calling thread.
     #[must_use]
     pub fn effective() -> Self {
-        // fakeroot fakes the user but not the capabilities. It is taken at its word.
+        // fakeroot fakes the user but not the capabilities. Trust the fake user.
         let known = rustix::thread::capabilities(None).ok().filter(|_| interposer().is_none());
         Self(match known {
             Some(sets) if is_in_initial_user_namespace() => sets.effective,
-            // Access still depends on the mode of files whose group has no number in the namespace
-            // (`privileged_wrt_inode_uidgid` in the kernel's kernel/capability.c).
+            // The mode still limits access to files whose owner or group isn't mapped into the
+            // namespace (`privileged_wrt_inode_uidgid` in the kernel's kernel/capability.c).
             Some(sets) => {
                 let access = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
                 sets.effective.difference(access)
@@ -213,7 +212,7 @@ impl Capabilities {
         self.0.contains(CapabilitySet::FOWNER)
     }
 
-    /// Returns true if a file to which it writes keeps its set-id bits.
+    /// Returns true if files keep their set-id bits when it writes to them.
     #[must_use]
     pub fn keep_set_id(self) -> bool {
         self.0.contains(CapabilitySet::FSETID)
@@ -230,8 +229,8 @@ impl Capabilities {
     }
 }
 
-/// True if the process is known to be in the user namespace in which every user and group has a
-/// number.
+/// Returns true if the process is known to be in the initial user namespace, where every user and
+/// group is mapped.
 fn is_in_initial_user_namespace() -> bool {
     /// `PROC_USER_INIT_INO` (include/linux/proc_ns.h).
     const INITIAL: u64 = 0xEFFF_FFFD;
@@ -239,8 +238,8 @@ fn is_in_initial_user_namespace() -> bool {
     namespace.is_ok_and(|namespace| namespace.identity.inode == INITIAL)
 }
 
-/// Returns true if the process belongs to a group, so that it may give its files to it. If the list
-/// of groups can't be read, only the effective group counts.
+/// Returns true if the process is a member of the group, and so may set it on its own files. If
+/// the list of groups can't be read, only the effective group counts.
 #[must_use]
 pub fn is_in_group(group: u32) -> bool {
     let groups = rustix::process::getgroups().unwrap_or_default();

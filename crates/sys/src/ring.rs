@@ -26,7 +26,7 @@
 //! second when the first has completed, and cancels it if the first failed or was short. Kernels
 //! have done so since links exist (Linux 5.3; the operations used here need 5.6). Three things can
 //! still get in between:
-//! - the two are submitted by two calls, which breaks the chain: see [`Ring::mend`];
+//! - the two are submitted by two calls, which breaks the chain: see [`Ring::repair_torn_pair`];
 //! - a read or write returns `EINTR` or `EAGAIN`: the rest of the pair is done synchronously, in
 //!   order, and never linked again;
 //! - a kernel writes after a short read anyway: the write fails with `EIO`, and the ring accepts no
@@ -81,12 +81,12 @@ const ATTEMPTS_MAX: u8 = 2;
 /// `user_data` of cancellations. No slot has this number.
 const CANCELLATION: u64 = u64::MAX;
 
-/// A ring of operations in flight. See the module for its promises.
+/// A ring of operations in flight. Its promises are listed in the module's documentation.
 pub struct Ring {
     setup: RingSetup,
     slots: Box<[RingSlot]>,
     /// Where the kernel writes `statx` results, one per slot.
-    looks: Box<[UnsafeCell<Statx>]>,
+    statx_buffers: Box<[UnsafeCell<Statx>]>,
     free: Vec<usize>,
     /// Marks of the entries in the submission queue that the kernel hasn't accepted, oldest first.
     queued: VecDeque<u64>,
@@ -99,8 +99,8 @@ pub struct Ring {
     stalls: u32,
     /// True if a request was requeued since the last check in `reap`.
     restarted: bool,
-    /// True if the kernel may still write to `looks` after the ring is gone.
-    looks_leaked: bool,
+    /// True if the kernel may still write to `statx_buffers` after the ring is gone.
+    statx_buffers_leaked: bool,
     /// True if pairs are accepted.
     pairs: bool,
     /// Flag that links the write of a pair to its read.
@@ -155,7 +155,7 @@ impl Ring {
         Self {
             setup,
             slots: (0..depth).map(|_| RingSlot::empty()).collect(),
-            looks: (0..depth).map(|_| UnsafeCell::new(no_look())).collect(),
+            statx_buffers: (0..depth).map(|_| UnsafeCell::new(zeroed_statx())).collect(),
             free: (0..depth).rev().collect(),
             queued: VecDeque::with_capacity(entries),
             in_kernel: 0,
@@ -163,7 +163,7 @@ impl Ring {
             state,
             stalls: 0,
             restarted: false,
-            looks_leaked: false,
+            statx_buffers_leaked: false,
             pairs: false,
             link: squeue::Flags::IO_LINK,
             files: FileTable::default(),
@@ -358,10 +358,10 @@ impl Ring {
                     continue;
                 }
             };
-            let mut entry = request.entry(part, length, fixed, self.looks[index].get());
+            let mut entry = request.entry(part, length, fixed, self.statx_buffers[index].get());
             if let Some(file) = request.file(part) {
                 self.used.registered_buffers += u64::from(fixed.is_some());
-                if self.files.has(file, &self.setup.ring.submitter()) {
+                if self.files.install(file, &self.setup.ring.submitter()) {
                     self.used.direct_descriptors += 1;
                     // A file's index in the table is its descriptor number.
                     entry = entry.flags(squeue::Flags::FIXED_FILE);
@@ -383,8 +383,8 @@ impl Ring {
         let slot = &mut self.slots[index];
         let mut queue = self.setup.ring.submission();
         // SAFETY (of all pushes here): an entry points into memory owned by the slot's request and
-        // into `looks`. Neither is freed or handed out before its completion was seen (`retire`),
-        // and what is still in the kernel is leaked.
+        // into `statx_buffers`. Neither is freed or handed out before its completion was seen
+        // (`retire`), and what is still in the kernel is leaked.
         let (pushed, parts) = match entries {
             [Some(first), Some(second)] => {
                 self.used.linked_pairs += 1;
@@ -441,9 +441,9 @@ impl Ring {
             let Some(request) = slot.request.take() else { continue };
             let holder = mem::replace(&mut slot.holder, Holder::Process);
             let reply = if postponed {
-                request.in_place()
+                request.perform_now()
             } else {
-                request.reply(slot.results, holder, &self.looks[index])
+                request.reply(slot.results, holder, &self.statx_buffers[index])
             };
             self.free.push(index);
             take(slot.token, reply);
@@ -457,7 +457,7 @@ fn entries(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn no_look() -> Statx {
+fn zeroed_statx() -> Statx {
     // SAFETY: `Statx` is made of integers and bit flags over integers, for which zero is a value.
     unsafe { MaybeUninit::<Statx>::zeroed().assume_init() }
 }

@@ -1,4 +1,4 @@
-//! Unix stream sockets, through which other processes of this host give orders to this one.
+//! Unix stream sockets, through which other processes on this host control this one.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

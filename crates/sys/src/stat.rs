@@ -52,7 +52,7 @@ impl Mode {
     pub const OWNER: Mode = Mode(0o700);
     /// Write for the owner.
     pub const OWNER_WRITE: Mode = Mode(0o200);
-    /// Permission of the owner to list a directory and to look at its entries.
+    /// Read and execute for the owner: to list a directory and access its entries.
     pub const OWNER_LIST: Mode = Mode(0o500);
     /// Read, write and execute for group and others.
     pub const GROUP_AND_OTHER: Mode = Mode(0o077);
@@ -268,11 +268,11 @@ fn look(directory: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
     )
 }
 
-/// Replaces the outcome of a `statx` that the kernel or a sandbox doesn't allow.
+/// Falls back to `without` if the kernel or a sandbox doesn't allow `statx`.
 ///
-/// Sandboxes older than the call answer `EPERM`. rustix then checks whether any `statx` works, and
-/// if not, returns `ENOSYS` at once from then on. To a kernel's own `ENOSYS` the C library responds
-/// with `fstatat`.
+/// Sandboxes older than the call return `EPERM`. rustix then checks whether any `statx` works, and
+/// if not, returns `ENOSYS` from then on. If the kernel itself returns `ENOSYS`, the C library
+/// falls back to `fstatat`.
 pub(crate) fn or_else_without_statx<T>(
     outcome: rustix::io::Result<T>,
     without: impl FnOnce() -> rustix::io::Result<T>,
@@ -294,7 +294,8 @@ pub fn stat(file: impl AsFd) -> Result<Stat> {
 /// `AT_STATX_DONT_SYNC` of `linux/fcntl.h`; rustix doesn't name it for every C library.
 pub(crate) const STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
 
-/// Returns the device of an open file (`st_dev`). A network file system doesn't ask its server.
+/// Returns the device of an open file (`st_dev`), without a request to a network file system's
+/// server.
 ///
 /// # Errors
 /// Any error from `statx(2)`.
@@ -313,11 +314,11 @@ pub fn device_of(file: impl AsFd) -> Result<u64> {
     )
 }
 
-/// Returns true if an open directory is where a file system or a part of one is mounted.
+/// Returns true if an open directory is the root of a mount.
 ///
 /// # Errors
-/// Any error from `statx(2)`, and from `openat(2)` of `..`; `ENOSYS` if the kernel doesn't say it
-/// (before Linux 5.8, or in a sandbox), and `/proc` doesn't either.
+/// Any error from `statx(2)`, and from `openat(2)` of `..`; `ENOSYS` if neither `statx` (before
+/// Linux 5.8, or in a sandbox) nor `/proc` tells.
 pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
     let directory = directory.as_fd();
     match has_attribute(directory, StatxAttributes::MOUNT_ROOT)? {
@@ -326,8 +327,8 @@ pub fn is_mount_root(directory: impl AsFd) -> Result<bool> {
     }
 }
 
-/// Returns true if names can be added to an open directory, but neither removed nor renamed
-/// (`chattr +a`). False where that is unknown.
+/// Returns true if entries of an open directory can be added, but neither removed nor renamed
+/// (`chattr +a`). False if that is unknown.
 ///
 /// # Errors
 /// Any error from `statx(2)`.
@@ -353,11 +354,11 @@ fn has_attribute(file: BorrowedFd<'_>, attribute: StatxAttributes) -> Result<Opt
     )
 }
 
-/// Returns true if an open directory is on another mount than the directory above it. Devices don't
-/// tell: a bind mount may be of the same file system.
+/// Returns true if an open directory is on another mount than its parent. Comparing devices isn't
+/// enough, because a bind mount may be of the same file system.
 fn is_on_another_mount(directory: BorrowedFd<'_>) -> Result<bool> {
-    let above = open(directory, c"..", Open::SEARCH)?;
-    Ok(mount_id(directory)? != mount_id(above.as_fd())?)
+    let parent = open(directory, c"..", Open::SEARCH)?;
+    Ok(mount_id(directory)? != mount_id(parent.as_fd())?)
 }
 
 /// Returns the id of the mount that a file was opened on (proc_pid_fdinfo(5)).

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::process_stat::ProcessStat;
+
 /// Prefix of all temporary names.
 pub const TEMPORARY_PREFIX: &str = ".haul-";
 
@@ -47,15 +49,15 @@ struct Process {
 }
 
 impl Process {
-    /// Looked up once for each thread, and again after a `fork`. A lock for all threads might be
-    /// held by another thread at that time, and never be released in the child.
+    /// Looked up once in each thread, and again after a `fork`. Not shared under a lock: if another
+    /// thread held it during the `fork`, it would never be released in the child.
     fn current() -> Self {
         thread_local! {
             static KNOWN: Cell<Option<Process>> = const { Cell::new(None) };
         }
         let id = std::process::id();
         KNOWN.get().filter(|known| known.id == id).unwrap_or_else(|| {
-            let started = life_of(id).map_or(0, |life| life.started);
+            let started = ProcessStat::of(id).map_or(0, |stat| stat.started);
             let process = Self { host: host(), id, started, random: RandomState::new().hash_one(id) };
             KNOWN.set(Some(process));
             process
@@ -84,7 +86,8 @@ impl Parts {
     }
 }
 
-/// Returns the number that a temporary name was made with; `None` for another name.
+/// Returns the number passed to [`temporary_name_of_run`], or a random one; `None` if `name` isn't
+/// a temporary name.
 #[must_use]
 pub fn run_of(name: &CStr) -> Option<u64> {
     Parts::of(name).map(|parts| parts.run)
@@ -95,13 +98,13 @@ pub fn run_of(name: &CStr) -> Option<u64> {
 pub fn is_left_behind(name: &CStr) -> bool {
     let Some(Parts { host: owner_host, process, started, .. }) = Parts::of(name) else { return false };
     // Without /proc nothing is known about any process, not even this one.
-    let is_known = life_of(std::process::id()).is_some();
+    let is_known = ProcessStat::of(std::process::id()).is_some();
     owner_host == Process::current().host && is_known && started > 0 && !is_running(process, started)
 }
 
 fn is_running(process: u32, started: u64) -> bool {
-    match life_of(process) {
-        Some(life) => life.started == started && !life.has_ended,
+    match ProcessStat::of(process) {
+        Some(stat) => stat.started == started && !stat.has_ended(),
         // It may only be hidden: `/proc` can be mounted with `hidepid`.
         None => {
             let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
@@ -118,26 +121,6 @@ fn host() -> u64 {
     let mut hasher = DefaultHasher::new();
     (read("/etc/machine-id"), read("/proc/sys/kernel/hostname"), namespace).hash(&mut hasher);
     hasher.finish()
-}
-
-/// Data about a process from `/proc`.
-struct Life {
-    /// When it started, in ticks since boot.
-    started: u64,
-    /// True if only its entry in the process table is left: nobody has waited for it yet.
-    has_ended: bool,
-}
-
-/// Reads `/proc/PID/stat`; `None` if `/proc` doesn't show the process. The fields after the command
-/// name, which may contain parentheses itself, begin with the state.
-fn life_of(process: u32) -> Option<Life> {
-    let text = fs::read(format!("/proc/{process}/stat")).ok()?;
-    let after = text.iter().rposition(|byte| *byte == b')')? + 1;
-    let fields: Vec<&str> = std::str::from_utf8(&text[after..]).ok()?.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    // The first thread is also a zombie if it alone has ended (pthread_exit).
-    let has_ended = matches!(fields.first(), Some(&("Z" | "X"))) && number(17)? <= 1;
-    Some(Life { started: number(19)?, has_ended })
 }
 
 #[cfg(test)]
@@ -206,7 +189,7 @@ mod tests {
     fn a_zombie_has_ended() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let id = child.id();
-        let started = life_of(id).unwrap().started;
+        let started = ProcessStat::of(id).unwrap().started;
         assert!(is_running(id, started) && !is_running(id, started + 1));
         child.kill().unwrap();
         let stat = || fs::read_to_string(format!("/proc/{id}/stat")).unwrap();

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::answer::counted;
 use crate::buffer::Buffer;
 use crate::data::CacheMode;
 use crate::error::{Error, Result};
 use crate::fd::Fd;
 use crate::operation::Operation;
+use crate::raw_result::counted;
 
 /// A read, write, pair or fsync to be done asynchronously.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl TransferRequest {
     /// # Panics
     /// If it names bytes outside its buffer.
     #[must_use]
-    pub fn in_place(mut self) -> Transferred {
+    pub fn perform_now(mut self) -> Transferred {
         let first = self.part(None).perform();
         self.finish(first)
     }

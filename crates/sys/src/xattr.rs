@@ -210,17 +210,17 @@ pub(crate) mod empty_path {
     }
 }
 
-/// The same calls with a name below a directory, instead of a path through `/proc`, whose lookup
-/// takes four fifths of the time of `llistxattr(2)` (docs/measurements/sync.md).
+/// The same calls with a directory and a name, instead of a path through `/proc`: resolving that
+/// path takes four fifths of the time of `llistxattr(2)` (docs/measurements/sync.md).
 pub(crate) mod by_name {
     use super::*;
 
     /// Set once the kernel, or a sandbox, has refused the call.
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
-    /// Lists the attributes of the entry `name` of a directory, of a symbolic link its own. Returns
-    /// `None` if the call can't be used: not before Linux 6.13, and not below a library that would
-    /// not see it.
+    /// Lists the attributes of the entry `name` of a directory; if it is a symbolic link, those of
+    /// the link itself. Returns `None` if the call can't be used: before Linux 6.13, or under an
+    /// interposing library, which wouldn't see it.
     pub(crate) fn list(
         directory: BorrowedFd<'_>,
         name: &CStr,
@@ -236,8 +236,8 @@ pub(crate) mod by_name {
         let listed =
             unsafe { libc::syscall(LISTXATTRAT, fd, name.as_ptr(), flags, names.as_mut_ptr(), length) };
         match usize::try_from(listed).map_err(|_| last_errno()) {
-            // Sandboxes return either one for system calls they don't know. Should it be about the
-            // file, the other call says so too.
+            // Sandboxes return either one for system calls they don't know. If the error is about
+            // the file after all, the other call returns it too.
             Err(Errno::NOSYS | Errno::PERM) => {
                 IS_MISSING.store(true, Ordering::Relaxed);
                 None

@@ -211,7 +211,7 @@ impl World<'_> {
                 Workload::Files(_) => self.take_items(to, &items),
             },
             Some(SchedulerOrder::Range { to, file, range, .. }) => self.take_range(to, file, range),
-            Some(SchedulerOrder::RangesOver { to, file, .. }) => {
+            Some(SchedulerOrder::RangesDone { to, file, .. }) => {
                 let job = self.job(to, TransferredData::Finished { file }, file.0, 0..0);
                 self.close(job, FINISH_OPERATIONS);
             }
@@ -452,7 +452,7 @@ impl World<'_> {
         match job.work {
             TransferredData::File { item } => self.entry_done(job.rank, item),
             TransferredData::Finished { file } => {
-                self.report(self.clock.now(), vec![SchedulerEvent::FileOver { file }])
+                self.report(self.clock.now(), vec![SchedulerEvent::FileDone { file }])
             }
             TransferredData::Announced { .. } | TransferredData::Range { .. } => {}
         }
@@ -494,7 +494,7 @@ impl World<'_> {
                     ranges.push(range.clone());
                 }
             }
-            SchedulerEvent::FileOver { file } => {
+            SchedulerEvent::FileDone { file } => {
                 self.records.large.remove(&file.0);
                 self.records.files += 1;
                 self.records.bytes += self.class(file.0).bytes;

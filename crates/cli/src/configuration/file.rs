@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 1 << 20;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const ROOT: u32 = 0;
 
-/// Who may own a file. The settings of others are not obeyed.
+/// Users who may own a file. Files of others are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedOwner {
     Root,
@@ -61,7 +61,7 @@ fn text_of(file: &File, owner: AllowedOwner) -> Result<String, String> {
         return Err(format!("refused, because user {user} owns it, not {wanted} (chown)"));
     }
     if status.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err("refused, because others may write to it (chmod go-w)".to_owned());
+        return Err("refused: it is writable by others (chmod go-w)".to_owned());
     }
     let mut bytes = Vec::new();
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -69,7 +69,7 @@ fn the_variable_is_split_as_a_shell_does() {
     assert_eq!(words(&set), "--nice --engine=sync --bwlimit=10M --progress --jobs=3");
     assert_eq!(set_by_variable(b" ").unwrap(), []);
     for (text, wanted) in [
-        ("'", "a quote is not closed, or a backslash is last"),
+        ("'", "an unclosed quote or a trailing backslash"),
         ("--jobs", "option '--jobs' requires an argument"),
         ("-j", "option '-j' requires an argument"),
         ("--nice=1", "option '--nice' doesn't allow an argument"),
@@ -101,7 +101,7 @@ fn only_files_that_nobody_else_can_write_are_used() {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let wanted = match is_used {
             true => Ok(Some("jobs = 1".to_owned())),
-            false => Err("FILE: refused, because others may write to it (chmod go-w)".to_owned()),
+            false => Err("FILE: refused: it is writable by others (chmod go-w)".to_owned()),
         };
         assert_eq!(read(AllowedOwner::RootOrUser), wanted, "{mode:o}");
     }

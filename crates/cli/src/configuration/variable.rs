@@ -16,7 +16,7 @@ pub(super) fn parse(text: &[u8], commands: &Commands<'_>) -> Result<Vec<DefaultS
 }
 
 fn parse_words(text: &[u8], commands: &Commands<'_>) -> Result<Vec<DefaultSetting>, String> {
-    let words = shlex::bytes::split(text).ok_or("a quote is not closed, or a backslash is last")?;
+    let words = shlex::bytes::split(text).ok_or("an unclosed quote or a trailing backslash")?;
     let mut words = words.into_iter();
     let mut settings = Vec::new();
     while let Some(word) = words.next() {

@@ -123,9 +123,9 @@ impl ControlStatus {
         let time = amounts::time(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
         let state = match self.state {
             RunState::Running => format!("running for {time}"),
-            RunState::Paused => format!("paused, begun {time} ago"),
-            RunState::WaitingForRoom => format!("waiting for room, begun {time} ago"),
-            RunState::Stopping => format!("stopping, begun {time} ago"),
+            RunState::Paused => format!("paused, started {time} ago"),
+            RunState::WaitingForRoom => format!("waiting for free space, started {time} ago"),
+            RunState::Stopping => format!("stopping, started {time} ago"),
         };
         let bandwidth = self.bwlimit.map(|rate| format!("{}/s", amounts::bytes(rate)));
         let operations = self.iops_limit.map(|rate| format!("{rate} operations/s"));
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(status.line(), line);
         let none = ControlStatus { bwlimit: None, state: RunState::WaitingForRoom, ..status };
         assert!(
-            none.line().starts_with("waiting for room, begun 1:07 ago: ")
+            none.line().starts_with("waiting for free space, started 1:07 ago: ")
                 && none.line().ends_with(", no limit\n")
         );
         let all = ControlStatus { bwlimit: Some(100_000), max_latency: Some(20), ..none };

@@ -1,7 +1,7 @@
 //! The thread that answers at a control socket.
 //!
-//! It serves all connections by itself and never waits for one of them, so whoever connects and
-//! says nothing blocks nobody. Only this user and root are served (SO_PEERCRED).
+//! It serves all connections by itself and never waits for one of them, so an idle client blocks
+//! nobody. Only this user and root are served (SO_PEERCRED).
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, of which the oldest goes first, and
 //! [`LINE_BYTES_MAX`] bytes of each.
@@ -146,14 +146,14 @@ impl Server {
         for (mut connection, is_ready) in connections.into_iter().zip(are_ready) {
             match if *is_ready { connection.read() } else { ReadOutcome::Incomplete } {
                 ReadOutcome::Incomplete => self.connections.push_back(connection),
-                ReadOutcome::Line(line) => self.carry_out(&connection.stream, &line),
+                ReadOutcome::Line(line) => self.handle_request(&connection.stream, &line),
                 ReadOutcome::TooLong => answer(&connection.stream, "error the request is too long\n"),
                 ReadOutcome::Closed => {}
             }
         }
     }
 
-    fn carry_out(&mut self, stream: &UnixStream, line: &[u8]) {
+    fn handle_request(&mut self, stream: &UnixStream, line: &[u8]) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let words: Vec<_> = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let Controlled { limits, is_stopping, .. } = &self.controlled;

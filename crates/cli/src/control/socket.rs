@@ -89,13 +89,13 @@ pub(super) fn create(path: &Path) -> Result<BoundSocket, String> {
 fn remove_dead(path: &Path, name: &CString) -> Result<(), String> {
     let there = stat_path::<&Fd>(None, name, false).map_err(|cause| cause.to_string())?;
     if there.kind != FileType::Socket {
-        return Err("the file exists and is no socket".to_owned());
+        return Err("the file exists and is not a socket".to_owned());
     }
     if there.owner != effective_identity().user {
-        return Err("a socket of another user is there".to_owned());
+        return Err("the file is another user's socket".to_owned());
     }
     match UnixStream::connect(path) {
-        Ok(_) => Err("another command listens on it".to_owned()),
+        Ok(_) => Err("another command is listening on it".to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             // Two commands that find it dead at the same time may both get here. The one that is
             // late must not remove the socket of the other.

@@ -97,7 +97,7 @@ impl Typed {
                 Err(FlagError::Number {
                     value: bytes.to_string().into_bytes(),
                     flag: "--block-size",
-                    wanted: format!("a multiple of {SECTOR_BYTES}, as --direct is given"),
+                    wanted: format!("a multiple of {SECTOR_BYTES} with --direct"),
                 })
             }
             _ => Ok(()),

@@ -1,6 +1,6 @@
 //! Errors and warnings about a command line. Their wording is up to `messages`.
 
-/// Why a keyword is rejected.
+/// Reason why a keyword is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doubt {
     /// It begins no valid value.
@@ -24,7 +24,7 @@ pub(crate) enum FlagError {
     /// No flag begins like this. Includes the rest of the word.
     Unrecognized {
         given: Vec<u8>,
-        /// The name that it may be a slip of.
+        /// The name that was probably meant.
         meant: Option<&'static str>,
     },
     /// Several flags begin like this.

@@ -18,7 +18,7 @@ use crate::option_files::{is_descriptor, is_descriptor_path};
 /// Help heading of these flags.
 pub(super) const CHOOSING: &str = "Choosing entries";
 
-/// What some editors put before text in UTF-8.
+/// Byte order mark that some editors put before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 const BYTES: Bounds = Bounds { least: 0, most: i64::MAX as usize, text: "0 to 8E" };
@@ -78,7 +78,7 @@ pub(super) static FLAGS: &[FlagSpec<SharedArguments>] = &[
         Required("SIZE", |shared, value| {
             value.size(BYTES).map(|bytes| shared.run.config.selection.size_max = Some(bytes as u64))
         }),
-        "leave out regular files of more than SIZE bytes",
+        "skip regular files larger than SIZE bytes",
     ),
     FlagSpec::own(
         "--newer-than",
@@ -86,7 +86,7 @@ pub(super) static FLAGS: &[FlagSpec<SharedArguments>] = &[
             shared.run.needs_descriptors |= is_descriptor_path(value.bytes);
             moment(value).map(|moment| shared.run.config.selection.newer_than = Some(moment))
         }),
-        "leave out regular files that were last modified at WHEN or before: 90m, 12h, 7d, 2w (ago), '2026-11-01 18:30', \
+        "skip regular files last modified at WHEN or before: 90m, 12h, 7d, 2w (ago), '2026-11-01 18:30', \
          @SECONDS, or the time of a file whose path begins with / or .",
     ),
     FlagSpec::own(
@@ -95,7 +95,7 @@ pub(super) static FLAGS: &[FlagSpec<SharedArguments>] = &[
             shared.run.needs_descriptors |= is_descriptor_path(value.bytes);
             moment(value).map(|moment| shared.run.config.selection.older_than = Some(moment))
         }),
-        "leave out regular files that were last modified at WHEN or later",
+        "skip regular files last modified at WHEN or later",
     ),
 ];
 
@@ -133,7 +133,7 @@ impl SharedArguments {
         Ok(())
     }
 
-    /// Notes that a file will be read, which may be standard input, but only once.
+    /// Records that a file will be read. Standard input can be read only once.
     fn note_input(&mut self, path: &Path) -> Result<(), FlagError> {
         self.run.needs_descriptors |= is_descriptor(path);
         if path.as_os_str() == "-" && std::mem::replace(&mut self.run.reads_input, true) {
@@ -171,7 +171,7 @@ impl SharedArguments {
                 BadName::Empty => "is empty",
                 BadName::Absolute => "is absolute; names are relative to SOURCE",
                 BadName::GoesUp => "leads out of SOURCE",
-                BadName::Nul => "has a NUL in it; use --null",
+                BadName::Nul => "contains a NUL; use --null",
                 BadName::TooFar => "is more than 4 GiB from the first",
             };
             refused(&format!("name {number} {why}: '{}'", name.escape_ascii()))
@@ -221,12 +221,10 @@ impl SharedArguments {
             return Err(FlagError::Requires { flag: "--include", other: "--exclude" });
         }
         if size_min.zip(*size_max).is_some_and(|(least, most)| least > most) {
-            return Err(FlagError::Sentence(
-                "no file is as large as --min-size and no larger than --max-size".into(),
-            ));
+            return Err(FlagError::Sentence("--min-size is larger than --max-size".into()));
         }
         if newer_than.zip(*older_than).is_some_and(|(newer, older)| newer >= older) {
-            return Err(FlagError::Sentence("no time is after --newer-than and before --older-than".into()));
+            return Err(FlagError::Sentence("--newer-than must be before --older-than".into()));
         }
         Ok(())
     }
@@ -236,8 +234,8 @@ fn sentence(path: &Path, why: &str) -> FlagError {
     FlagError::Sentence(format!("--exclude-from: {}: {why}", path.display()))
 }
 
-/// Converts a word of the command line, where neither `#` nor a space at the end is special, into
-/// the equivalent line of a `.gitignore` file.
+/// Converts a command-line word, in which a leading `#` and trailing spaces are literal, into the
+/// equivalent line of a `.gitignore` file.
 fn as_line(glob: &str) -> String {
     let comment = if glob.starts_with('#') { "\\" } else { "" };
     let kept = glob.trim_end_matches(' ');

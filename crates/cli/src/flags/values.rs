@@ -109,7 +109,7 @@ impl Value<'_> {
 
     pub(crate) fn path(self) -> Result<PathBuf, FlagError> {
         if self.bytes.is_empty() || self.bytes.contains(&0) {
-            return Err(self.refused("the name of a file"));
+            return Err(self.refused("a file name"));
         }
         Ok(PathBuf::from(self.os()))
     }
@@ -118,7 +118,7 @@ impl Value<'_> {
     /// call `-`.
     pub(crate) fn output_path(self) -> Result<PathBuf, FlagError> {
         if self.bytes == b"-" {
-            return Err(self.refused("the name of a file; one that is called - is ./-"));
+            return Err(self.refused("a file name; use ./- for a file named -"));
         }
         self.path()
     }
@@ -135,7 +135,7 @@ impl Value<'_> {
             let fd = haul_sys::inherited_for_writing(number).ok()?;
             Some(Destination::Descriptor(number, Arc::new(fd)))
         });
-        open.ok_or_else(|| self.refused("a file, or fd:N, where N is from 3 and open for writing"))
+        open.ok_or_else(|| self.refused("a file, or fd:N with N at least 3 and open for writing"))
     }
 
     /// Parses a name for a batch system. It ends up on command lines of other programs, so spaces,
@@ -144,7 +144,7 @@ impl Value<'_> {
         let text = std::str::from_utf8(self.bytes).unwrap_or_default();
         let odd = |letter: char| letter.is_whitespace() || letter.is_control();
         if text.is_empty() || text.starts_with('-') || text.contains(odd) {
-            return Err(self.refused("a name without spaces that begins with no dash"));
+            return Err(self.refused("a name without spaces or a leading dash"));
         }
         Ok(text.to_owned())
     }
@@ -234,7 +234,7 @@ pub(crate) const VERIFY: &Words<Verify> =
 
 /// Meaning of `--if-changed=retry` without a number.
 pub(crate) const USUAL_RETRY: IfChanged = IfChanged::Retry(3);
-/// `--if-changed=retry=N`: whatever changes a thousand times never stops.
+/// `--if-changed=retry=N`: a file that has changed a thousand times won't stop.
 pub(crate) const RETRIES: Bounds = Bounds { least: 1, most: 1000, text: "1 to 1000" };
 
 pub(crate) const IF_CHANGED: &Words<IfChanged> =

@@ -9,7 +9,7 @@ pub(crate) type Sentences = fn(FlowKind) -> Option<&'static str>;
 pub(crate) fn in_bzip2(kind: FlowKind) -> Option<&'static str> {
     Some(match kind {
         FlowKind::CannotStat | FlowKind::CannotOpen => "Can't open input file {escape}: {cause}.",
-        FlowKind::Replaced => "Input file {escape} was replaced meanwhile.",
+        FlowKind::Replaced => "Input file {escape} was replaced while it was being processed.",
         _ => return None,
     })
 }

@@ -57,13 +57,13 @@ impl Messages {
     }
 
     /// Sets the applet's own sentences for kinds of the framework's.
-    pub(crate) fn saying(self, of_flow: flow::Sentences) -> Self {
+    pub(crate) fn with_sentences(self, of_flow: flow::Sentences) -> Self {
         Self { of_flow, ..self }
     }
 
     pub(crate) fn problem(&self, problem: &Problem) -> Vec<u8> {
         let show = |quoting, name: &[u8]| self.quoted(quoting, name);
-        end([self.begin(), problem.worded(self.sentence(problem.kind), show)].concat())
+        end([self.begin(), problem.render(self.sentence(problem.kind), show)].concat())
     }
 
     /// Formats a line of output.
@@ -77,7 +77,7 @@ impl Messages {
     }
 
     fn words(&self, line: &OutputLine) -> Vec<u8> {
-        line.worded(self.sentence(line.kind), |quoting, name| self.quoted(quoting, name))
+        line.render(self.sentence(line.kind), |quoting, name| self.quoted(quoting, name))
     }
 
     /// Formats a remark of `--debug`.
@@ -122,7 +122,7 @@ impl Messages {
         text
     }
 
-    /// Formats the name that a mistyped option may be a slip of; GNU has no such line.
+    /// Formats a suggestion for a mistyped option; GNU has no such line.
     pub(crate) fn suggestion(&self, error: &flags::FlagError) -> Vec<u8> {
         match error {
             flags::FlagError::Unrecognized { meant: Some(meant), .. } => {

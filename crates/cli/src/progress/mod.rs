@@ -1,4 +1,4 @@
-//! `-g`, `--progress`: shows on standard error how far the copy is.
+//! `-g`, `--progress`: shows the progress of the copy on standard error.
 //!
 //! A thread samples the counters ten times a second and draws; the copy itself does nothing for it.
 //! Nothing is drawn in the first second, so short copies stay silent. On a terminal one line is
@@ -35,7 +35,7 @@ use crate::run_log::RunLog;
 use line::TerminalLine;
 pub(crate) use status::StatusLine;
 use taskbar::Taskbar;
-pub(crate) use view::Whole;
+pub(crate) use view::Total;
 use view::{Picture, ProgressView};
 
 /// Delay before the first picture; shorter copies show nothing.
@@ -51,14 +51,14 @@ pub(crate) trait FigureSource: Send + Sync {
     fn done(&self) -> Tally;
 
     /// Returns the total, once it is counted.
-    fn whole(&self) -> Option<Whole>;
+    fn total(&self) -> Option<Total>;
 
     /// Returns the number of workers, once there are any.
     fn workers(&self) -> Option<usize> {
         None
     }
 
-    /// Returns true while the run waits for room on a full file system.
+    /// Returns true while the run waits for space on a full file system.
     fn is_paused(&self) -> bool {
         false
     }
@@ -109,8 +109,8 @@ enum Canvas {
 }
 
 impl ProgressDisplay {
-    /// Shows progress on standard error, if wanted there. Without a thread there is just
-    /// no display.
+    /// Shows progress on standard error, if the options ask for it there. If its thread can't be
+    /// started, there is no display.
     pub(crate) fn begin(options: ProgressOptions, source: Arc<dyn FigureSource>) -> Option<Self> {
         let terminal = io::stderr().is_terminal();
         let canvas = match options.when {
@@ -125,7 +125,7 @@ impl ProgressDisplay {
         Some(Self::on(canvas, source, options.slow_ranks))
     }
 
-    /// Records progress in a run log, whatever is shown.
+    /// Records progress in a run log, whether or not it is shown.
     pub(crate) fn in_run_log(run_log: Arc<RunLog>, source: Arc<dyn FigureSource>) -> Self {
         Self::on(Canvas::Log(run_log), source, false)
     }
@@ -201,19 +201,19 @@ impl Screen {
                 state.canvas.end();
                 return;
             }
-            let (done, whole, elapsed) = (source.done(), source.whole(), began.elapsed());
+            let (done, total, elapsed) = (source.done(), source.total(), began.elapsed());
             view.is_paused = source.is_paused();
             let state_now = &mut *state;
             pause = match &mut state_now.canvas {
                 Canvas::Log(run_log) => {
                     let waits_for_room = view.is_paused;
-                    run_log.progress(&ProgressTick { elapsed, done, whole, waits_for_room });
+                    run_log.progress(&ProgressTick { elapsed, done, total, waits_for_room });
                     NEXT_LINE
                 }
                 canvas => {
                     let slow = if state_now.slow_ranks { source.slow_ranks() } else { Vec::new() };
                     let below = view::lines_of(slow);
-                    canvas.show(&Picture { below, ..view.look(done, whole, elapsed) })
+                    canvas.show(&Picture { below, ..view.look(done, total, elapsed) })
                 }
             };
             if !state.shown {
@@ -276,8 +276,8 @@ mod tests {
             self.done
         }
 
-        fn whole(&self) -> Option<Whole> {
-            Some(Whole { entries: 4, bytes: 4_000_000 })
+        fn total(&self) -> Option<Total> {
+            Some(Total { entries: 4, bytes: 4_000_000 })
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
             done(1, 1_000_000)
         }
 
-        fn whole(&self) -> Option<Whole> {
+        fn total(&self) -> Option<Total> {
             None
         }
 

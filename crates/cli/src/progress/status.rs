@@ -101,7 +101,7 @@ impl Printer {
         let caught: Vec<_> = signals.pending().chain(missed).take(1).collect();
         for _ in caught.into_iter().chain(signals.forever()) {
             view.is_paused = self.figures.is_paused();
-            let picture = view.look(self.figures.done(), self.figures.whole(), self.began.elapsed());
+            let picture = view.look(self.figures.done(), self.figures.total(), self.began.elapsed());
             let line = self.messages.debug(picture.text.trim_start());
             match &self.progress {
                 Some(progress) => progress.while_hidden(|| complain(&line)),

@@ -14,14 +14,14 @@ const RATE_MEMORY: Duration = Duration::from_secs(5);
 const ENTRY_WORK: u64 = 64 << 10;
 /// Maximum number of lines about slow ranks.
 const SLOW_RANKS_SHOWN: usize = 6;
-/// Shown instead of the rate while the run waits for room.
+/// Shown instead of the rate while the run waits for free space.
 const PAUSED: &str = "paused: disk full";
 /// Steps of the bar.
 pub(super) const STEPS: u64 = 1000;
 
 /// Total amount to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Whole {
+pub(crate) struct Total {
     pub(crate) entries: u64,
     /// Bytes of regular files.
     pub(crate) bytes: u64,
@@ -49,7 +49,7 @@ pub(crate) struct ProgressView {
     last: Option<(Duration, Pace)>,
     /// Amounts per second.
     rate: Pace,
-    /// True while the run waits for room.
+    /// True while the run waits for free space.
     pub(crate) is_paused: bool,
 }
 
@@ -62,7 +62,7 @@ struct Pace {
 
 impl ProgressView {
     /// Returns the picture of a run at a moment, and measures its rate.
-    pub(crate) fn look(&mut self, done: Tally, whole: Option<Whole>, now: Duration) -> Picture {
+    pub(crate) fn look(&mut self, done: Tally, total: Option<Total>, now: Duration) -> Picture {
         let work_done = work(done.finished, done.bytes);
         self.measure(Pace { bytes: done.bytes as f64, work: work_done as f64 }, now);
         let files = amounts::count(done.files);
@@ -70,7 +70,7 @@ impl ProgressView {
             true => PAUSED.to_owned(),
             false => format!("{}/s", amounts::bytes(self.rate.bytes as u64)),
         };
-        let Some(whole) = whole else {
+        let Some(total) = total else {
             let found = amounts::count(done.discovered);
             let copied = amounts::bytes(done.bytes);
             let text = format!("{copied} {files} files of {found} found {rate}");
@@ -78,14 +78,14 @@ impl ProgressView {
             return Picture { steps: None, text, short, below: Vec::new() };
         };
         // The tree may have grown since it was counted.
-        let work_whole = work(whole.entries, whole.bytes).max(work_done).max(1);
-        let steps = u128::from(work_done) * u128::from(STEPS) / u128::from(work_whole);
+        let work_total = work(total.entries, total.bytes).max(work_done).max(1);
+        let steps = u128::from(work_done) * u128::from(STEPS) / u128::from(work_total);
         self.steps = self.steps.max(u64::try_from(steps).unwrap_or(STEPS));
         let percent = self.steps * 100 / STEPS;
-        let copied = amounts::bytes_of(done.bytes, whole.bytes.max(done.bytes));
+        let copied = amounts::bytes_of(done.bytes, total.bytes.max(done.bytes));
         // Too early for an estimate.
         let left = if self.steps > 0 && !self.is_paused {
-            self.time_left(work_whole - work_done)
+            self.time_left(work_total - work_done)
         } else {
             String::new()
         };
@@ -163,12 +163,12 @@ mod tests {
             let mut view = ProgressView { is_paused, ..ProgressView::default() };
             let mut now = Duration::ZERO;
             let (mut files, mut bytes, mut steps) = (0, 0, 0);
-            for (more_bytes, more_files, milliseconds, whole) in moments {
+            for (more_bytes, more_files, milliseconds, total) in moments {
                 now += Duration::from_millis(milliseconds);
                 files += more_files;
                 bytes += more_bytes;
-                let whole = whole.map(|bytes| Whole { entries: bytes >> 20, bytes });
-                let picture = view.look(done(files, bytes), whole, now);
+                let total = total.map(|bytes| Total { entries: bytes >> 20, bytes });
+                let picture = view.look(done(files, bytes), total, now);
                 prop_assert!(picture.steps.unwrap_or(steps) >= steps);
                 prop_assert!(picture.steps.unwrap_or(0) <= STEPS);
                 prop_assert!(picture.text.chars().count() + 7 < COLUMNS, "{}", picture.text);
@@ -181,17 +181,17 @@ mod tests {
     #[test]
     fn a_picture_shows_percent_bytes_files_rate_and_time_left() {
         let mut view = ProgressView::default();
-        let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
-        let first = view.look(done(25, 250_000_000), whole, Duration::from_secs(5));
+        let total = Some(Total { entries: 100, bytes: 1_000_000_000 });
+        let first = view.look(done(25, 250_000_000), total, Duration::from_secs(5));
         assert_eq!(first.text, " 25% 0.25/1.00 GB 25 files 50.0 MB/s ETA 0:15");
         assert_eq!(first.steps, Some(250));
         let grown = view.look(
             done(25, 250_000_000),
-            Some(Whole { entries: 200, bytes: 2_000_000_000 }),
+            Some(Total { entries: 200, bytes: 2_000_000_000 }),
             Duration::from_secs(5),
         );
         assert_eq!(grown.text, " 25% 0.25/2.00 GB 25 files 50.0 MB/s ETA 0:35");
-        let all = view.look(done(100, 1_000_000_000), whole, Duration::from_secs(20));
+        let all = view.look(done(100, 1_000_000_000), total, Duration::from_secs(20));
         assert!(all.text.starts_with("100% 1.00/1.00 GB 100 files "), "{}", all.text);
         assert!(all.text.ends_with(" ETA 0:00"), "{}", all.text);
     }
@@ -227,13 +227,13 @@ mod tests {
     #[test]
     fn a_paused_run_shows_why_instead_of_a_rate() {
         let mut view = ProgressView { is_paused: true, ..ProgressView::default() };
-        let text = |whole, view: &mut ProgressView| {
-            view.look(done(25, 250_000_000), whole, Duration::from_secs(5)).text
+        let text = |total, view: &mut ProgressView| {
+            view.look(done(25, 250_000_000), total, Duration::from_secs(5)).text
         };
         assert_eq!(text(None, &mut view), "250 MB 25 files of 35 found paused: disk full");
-        let whole = Some(Whole { entries: 100, bytes: 1_000_000_000 });
-        assert_eq!(text(whole, &mut view), " 25% 0.25/1.00 GB 25 files paused: disk full");
+        let total = Some(Total { entries: 100, bytes: 1_000_000_000 });
+        assert_eq!(text(total, &mut view), " 25% 0.25/1.00 GB 25 files paused: disk full");
         view.is_paused = false;
-        assert!(text(whole, &mut view).contains("/s"));
+        assert!(text(total, &mut view).contains("/s"));
     }
 }

@@ -16,7 +16,7 @@ use crate::flags::Action::Plain;
 use crate::flags::{AppletCommand, Arguments, SharedArguments, Sharing};
 use crate::messages;
 use crate::option_files::is_descriptor;
-use crate::progress::Whole;
+use crate::progress::Total;
 use crate::report::{Console, complain};
 use crate::signals;
 use crate::task::{CliTask, Executors};
@@ -228,14 +228,14 @@ fn flags_of_environment() -> Vec<OsString> {
     [words("BZIP2"), words("BZIP")].concat()
 }
 
-struct Bzip2Files {
+struct Bzip2Task {
     options: Options,
     files: Vec<CString>,
     place: Option<OsString>,
 }
 
-impl CliTask for Bzip2Files {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+impl CliTask for Bzip2Task {
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let making = Making::default();
         let makes_files =
             !self.options.to_output && self.options.action != Action::Test && !self.files.is_empty();
@@ -262,11 +262,11 @@ impl CliTask for Bzip2Files {
         self.files.iter().map(CString::as_c_str).collect()
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         self.place.as_ref().map(Path::new)
     }
 
-    fn count_ahead(&self, _over: &AtomicBool, _report: &dyn haul_flow::Reporter) -> Option<Whole> {
+    fn count_total(&self, _over: &AtomicBool, _report: &dyn haul_flow::Reporter) -> Option<Total> {
         None
     }
 }
@@ -294,6 +294,6 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
             complain(&call.messages().wrong_usage("a name contains a NUL byte"));
         });
     };
-    let messages = call.messages().saying(messages::flow::in_bzip2);
-    call.carry_out(messages, &line.shared.run, &Bzip2Files { options, files, place })
+    let messages = call.messages().with_sentences(messages::flow::in_bzip2);
+    call.run_anywhere(messages, &line.shared.run, &Bzip2Task { options, files, place })
 }

@@ -110,17 +110,17 @@ static FLAGS: &[FlagSpec<CompareArguments>] = &[
     FlagSpec::gnu(
         "--direct",
         Plain(|line| line.options.direct = true),
-        "read files from the device, past the page cache; where that is impossible, fail",
+        "read files from the device, bypassing the page cache; fail where that is impossible",
     ),
     FlagSpec::gnu(
         "--manifest",
         AnyValue("FILE", |line, value| line.manifest = Some(value.os())),
-        "compare TREE with the hashes in FILE, as 'haul sum' makes it",
+        "compare TREE with the hashes in FILE, a manifest such as 'haul sum' writes",
     ),
     FlagSpec::gnu(
         "--hash",
         Required("NAME", |line, value| value.choose(HASH).map(|algorithm| line.algorithm = Some(algorithm))),
-        "with --manifest, take hashes that don't say what they are for: blake3, xxh128, xxh64, sha256, or md5",
+        "with --manifest, the algorithm of hashes that don't name one: blake3, xxh128, xxh64, sha256, or md5",
     ),
     FlagSpec::help("-h --help"),
     FlagSpec::version("--version"),
@@ -148,7 +148,7 @@ impl Arguments for CompareArguments {
 }
 
 impl CompareArguments {
-    fn lower(self) -> Result<TreeComparison, FlagError> {
+    fn lower(self) -> Result<CompareTask, FlagError> {
         let mut listings = self.listings.iter();
         let (flag, listing) = listings.next().copied().unwrap_or(("", DifferenceListing::Full));
         if let Some((other, _)) = listings.find(|(other, _)| *other != flag) {
@@ -166,13 +166,13 @@ impl CompareArguments {
         }
         let name = |name| CString::new(name).map_err(|_| FlagError::NulInName);
         let operands = Operands { first: name(first)?, second: name(second)? };
-        Ok(TreeComparison { operands, options: Options { listing, ..self.options } })
+        Ok(CompareTask { operands, options: Options { listing, ..self.options } })
     }
 }
 
 impl CompareArguments {
     /// Lowers the flags of a comparison with `manifest`.
-    fn lower_against(self, manifest: OsString) -> Result<Against, FlagError> {
+    fn lower_manifest(self, manifest: OsString) -> Result<ManifestComparison, FlagError> {
         let Options { attributes, listing: _, dereference, direct, one_file_system } = self.options;
         let full_only = [
             ("--attributes", !attributes.is_empty()),
@@ -192,7 +192,7 @@ impl CompareArguments {
         }
         let name = |name| CString::new(name).map_err(|_| FlagError::NulInName);
         let options = CompareOptions { hint: self.algorithm, dereference, quiet: !self.listings.is_empty() };
-        Ok(Against { manifest: name(manifest.into_vec())?, tree: name(tree)?, options })
+        Ok(ManifestComparison { manifest: name(manifest.into_vec())?, tree: name(tree)?, options })
     }
 }
 
@@ -203,26 +203,30 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
     };
     let run_options = line.shared.run.clone();
     if let Some(manifest) = line.manifest.take() {
-        return match line.lower_against(manifest) {
-            Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_sum), &run_options, &work),
+        return match line.lower_manifest(manifest) {
+            Ok(work) => {
+                call.run_anywhere(call.messages().with_sentences(messages::flow::in_sum), &run_options, &work)
+            }
             Err(error) => call.refuse(&error, TROUBLE),
         };
     }
     match line.lower() {
-        Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_compare), &run_options, &work),
+        Ok(work) => {
+            call.run_anywhere(call.messages().with_sentences(messages::flow::in_compare), &run_options, &work)
+        }
         Err(error) => call.refuse(&error, TROUBLE),
     }
 }
 
 /// A comparison of a tree with a manifest.
-struct Against {
+struct ManifestComparison {
     manifest: CString,
     tree: CString,
     options: CompareOptions,
 }
 
-impl CliTask for Against {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+impl CliTask for ManifestComparison {
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let paths = (self.manifest.as_c_str(), self.tree.as_c_str());
         match haul_sum::compare_by(executor, paths, &self.options, config, console) {
             Ok(haul_sum::ManifestComparison::Same) => 0,
@@ -243,18 +247,18 @@ impl CliTask for Against {
         vec![&self.manifest, &self.tree]
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         Some(Path::new(OsStr::from_bytes(self.tree.to_bytes())))
     }
 }
 
-struct TreeComparison {
+struct CompareTask {
     operands: Operands,
     options: Options,
 }
 
-impl CliTask for TreeComparison {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+impl CliTask for CompareTask {
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         match haul_compare::run_by(executor, &self.operands, &self.options, config, console) {
             Ok(CompareOutcome::Same) => 0,
             Ok(CompareOutcome::Different) => DIFFERENT,
@@ -278,7 +282,7 @@ impl CliTask for TreeComparison {
         vec![&self.operands.first, &self.operands.second]
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         Some(Path::new(OsStr::from_bytes(self.operands.second.to_bytes())))
     }
 }

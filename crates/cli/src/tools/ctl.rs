@@ -1,4 +1,4 @@
-//! `haul ctl`: looks at a running command and changes it, through its control socket.
+//! `haul ctl`: queries and changes a running command through its control socket.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -91,7 +91,7 @@ static FLAGS: &[FlagSpec<EachArguments>] = &[
     FlagSpec::gnu(
         "--shell",
         Plain(|line| line.shell = true),
-        "run the words as one sh script, in which each path is one word, in quotes or not",
+        "run the words as an sh script, in which each path is one word, quoted or not",
     ),
     FlagSpec::gnu(
         "--batch",
@@ -107,12 +107,13 @@ static FLAGS: &[FlagSpec<EachArguments>] = &[
     FlagSpec::gnu(
         "--sort",
         Required("ORDER", |line, value| value.choose(&[("path", true)]).map(|sorted| line.sorted = sorted)),
-        "pass on outputs in this order: path, the same in every run and over ranks; the default is as the commands end",
+        "print the outputs in this order: path, which is the same in every run; by default, in the order in which commands \
+         end",
     ),
     FlagSpec::gnu(
         "--halt",
         Required("WHEN", |line, value| value.choose(HALTS).map(|halt| line.halt = Some(halt))),
-        "when a command fails: soon, start no more; now, also end those that run",
+        "when a command fails: soon (start no more) or now (also end those that are running)",
     ),
     FlagSpec::gnu(
         "--dry-run",
@@ -166,7 +167,7 @@ fn size(value: Value<'_>) -> Result<Size, FlagError> {
 }
 
 impl EachArguments {
-    fn lower(self) -> Result<Commands, FlagError> {
+    fn lower(self) -> Result<EachTask, FlagError> {
         if self.roots.is_empty() {
             return Err(FlagError::Missing { operand: "ROOT" });
         }
@@ -205,7 +206,7 @@ impl EachArguments {
             block_bytes: self.block,
             batch: self.batch.unwrap_or(1),
         };
-        Ok(Commands { roots: self.roots.into_iter().map(c_string).collect::<Result<_, _>>()?, options })
+        Ok(EachTask { roots: self.roots.into_iter().map(c_string).collect::<Result<_, _>>()?, options })
     }
 }
 
@@ -220,18 +221,20 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
     };
     let run_options = line.shared.run.clone();
     match line.lower() {
-        Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_each), &run_options, &work),
+        Ok(work) => {
+            call.run_anywhere(call.messages().with_sentences(messages::flow::in_each), &run_options, &work)
+        }
         Err(error) => call.refuse(&error, TROUBLE),
     }
 }
 
-struct Commands {
+struct EachTask {
     roots: Vec<CString>,
     options: Options,
 }
 
-impl CliTask for Commands {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+impl CliTask for EachTask {
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let running = Arc::new(Running::default());
         let to_end = Arc::clone(&running);
         let guard = signals::before_end(move || to_end.abandon());
@@ -259,7 +262,7 @@ impl CliTask for Commands {
         self.roots.iter().map(CString::as_c_str).collect()
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         self.roots.first().map(|root| Path::new(OsStr::from_bytes(root.to_bytes())))
     }
 }

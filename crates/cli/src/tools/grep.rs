@@ -11,9 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::{io, iter};
 
-use haul_flow::{
-    Config, EntryReport, OutputLine as Told, Problem, Reporter, RunInfo, Severity, SlowRank, Tally,
-};
+use haul_flow::{Config, EntryReport, OutputLine, Problem, Reporter, RunInfo, Severity, SlowRank, Tally};
 use haul_grep::{
     Binary, Colors, Devices, Directories, Extent, Grep, GrepKind, GrepOperand, GrepOptions, NamePrefix,
     Query, ResultOrder, Rule, Show, Syntax,
@@ -45,7 +43,7 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
         Ok(line) => line,
         Err(status) => return status,
     };
-    let messages = call.messages().saying(messages::flow::in_grep);
+    let messages = call.messages().with_sentences(messages::flow::in_grep);
     let refuse = |reasons: &[String]| {
         call.refuse_with(TROUBLE, || {
             for why in reasons {
@@ -93,7 +91,7 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
     if is_alone && !writes_aside && run_options.control.is_none() {
         haul_sys::end_at_broken_pipe();
     }
-    call.carry_out(messages, run_options, &Searching { grep, search })
+    call.run_anywhere(messages, run_options, &GrepTask { grep, search })
 }
 
 /// True if no line can be selected. Then, as in GNU grep, no file is examined, patterns are not
@@ -394,13 +392,13 @@ fn goes_nowhere() -> bool {
     output.ok().and_then(identity).is_some_and(|device| null.ok().and_then(identity) == Some(device))
 }
 
-struct Searching {
+struct GrepTask {
     grep: Grep,
     search: GrepRequest,
 }
 
-impl CliTask for Searching {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+impl CliTask for GrepTask {
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let options = &self.search.options;
         let (silent, at_once) = (self.search.no_messages, options.line_buffered);
         let is_here = self.search.named == [GrepOperand::Here];
@@ -435,7 +433,7 @@ impl CliTask for Searching {
         paths.collect()
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         let path = self.search.named.iter().find_map(|named| match named {
             GrepOperand::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
             GrepOperand::Here => Some(Path::new(".")),
@@ -490,7 +488,7 @@ impl Reporter for GrepReport<'_> {
         self.console.problem(problem);
     }
 
-    fn line(&self, line: Told) {
+    fn line(&self, line: OutputLine) {
         self.console.line(line);
     }
 

@@ -137,7 +137,7 @@ impl AppletCall<'_> {
 
     /// Runs work. A script under mpirun that calls a program by its own name means one run in
     /// each process.
-    pub(crate) fn carry_out(
+    pub(crate) fn run_anywhere(
         &self,
         messages: Messages,
         run_options: &RunOptions,
@@ -149,9 +149,9 @@ impl AppletCall<'_> {
             });
         }
         if self.stands_in && run_options.hosts.clients.is_none() {
-            return work::by(messages, run_options, None, work);
+            return work::run_in(messages, run_options, None, work);
         }
-        work::carry_out(messages, run_options, work)
+        work::run_anywhere(messages, run_options, work)
     }
 }
 
@@ -162,6 +162,6 @@ pub(crate) fn named(name: &str) -> Option<(&'static CliTool, &'static str)> {
 }
 
 /// Finds the tool that can stand in for a program.
-pub(crate) fn in_place_of(program: &str) -> Option<(&'static CliTool, &'static str)> {
+pub(crate) fn standing_in_for(program: &str) -> Option<(&'static CliTool, &'static str)> {
     named(program).filter(|(tool, name)| tool.programs.contains(name))
 }

@@ -113,7 +113,7 @@ static CHECK_FLAGS: &[FlagSpec<SumArguments>] = &[
     FlagSpec::gnu(
         "--quiet",
         Plain(|line| line.prints("--quiet", Printed::Failures)),
-        "don't print OK for each file that is right",
+        "don't print OK for each verified file",
     ),
     FlagSpec::gnu(
         "--status",
@@ -173,7 +173,7 @@ impl SumArguments {
         self.checks.printed = printed;
     }
 
-    fn lower(self) -> Result<Summing, FlagError> {
+    fn lower(self) -> Result<SumTask, FlagError> {
         let format = self.formats.last().map_or(Format::default(), |(_, format)| *format);
         let algorithm = self.algorithm.unwrap_or_default();
         self.doubt(format, algorithm)?;
@@ -196,7 +196,7 @@ impl SumArguments {
                 output,
             ),
         };
-        Ok(Summing { named, options, aim })
+        Ok(SumTask { named, options, aim })
     }
 
     /// Refuses combinations that make no sense.
@@ -246,12 +246,14 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
     };
     let run_options = line.shared.run.clone();
     match line.lower() {
-        Ok(work) => call.carry_out(call.messages().saying(messages::flow::in_sum), &run_options, &work),
+        Ok(work) => {
+            call.run_anywhere(call.messages().with_sentences(messages::flow::in_sum), &run_options, &work)
+        }
         Err(error) => call.refuse(&error, TROUBLE),
     }
 }
 
-struct Summing {
+struct SumTask {
     named: Vec<SumOperand>,
     options: Options,
     aim: Aim,
@@ -263,7 +265,7 @@ enum Aim {
     Check(CheckOptions),
 }
 
-impl Summing {
+impl SumTask {
     fn sum(
         &self,
         executor: &impl Executors,
@@ -278,8 +280,8 @@ impl Summing {
     }
 }
 
-impl CliTask for Summing {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+impl CliTask for SumTask {
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let outcome = match &self.aim {
             Aim::Sum(listing, output) => self.sum(executor, listing, output.as_ref(), config, console),
             Aim::Check(checks) => {
@@ -296,7 +298,7 @@ impl CliTask for Summing {
         }
     }
 
-    fn listed_in(&self) -> Option<(&'static str, &Path)> {
+    fn manifest_file(&self) -> Option<(&'static str, &Path)> {
         match &self.aim {
             Aim::Sum(_, Some(output)) => Some(("--output", Path::new(OsStr::from_bytes(output.to_bytes())))),
             Aim::Sum(..) | Aim::Check(_) => None,
@@ -318,7 +320,7 @@ impl CliTask for Summing {
         paths.collect()
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         let path = self.named.iter().find_map(|named| match named {
             SumOperand::Path(path) => Some(Path::new(OsStr::from_bytes(path.to_bytes()))),
             SumOperand::Input => None,

@@ -1,13 +1,12 @@
 //! Follows a job to its end.
 //!
 //! The job directory is polled more often than the batch system, which serves many users; failed
-//! queries are repeated at growing intervals. The job ends with the status file in the job
+//! queries are repeated at growing intervals. The job has ended when the status file is in the job
 //! directory. It is lost only if the batch system says that it has ended and no status appears.
 //!
-//! A command killed by a signal has not reached its end yet: the processes of a job that is
-//! cancelled, exceeds its time limit or loses a host are killed like that, and a job that lost a
-//! host starts again. Both sides may see the job directory through caches, so the status gets time
-//! to appear.
+//! A status that shows a signal isn't final: that is how the processes of a job die that is
+//! cancelled, exceeds its time limit or loses a host, and after losing a host a job starts again.
+//! Both sides may see the job directory through caches, so the status gets time to appear.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -26,7 +26,7 @@ use super::{BatchError, BatchOrder};
 /// Variable with the path of the job directory; set for commands that run in a job.
 pub const VARIABLE: &str = "HAUL_SPOOL";
 
-/// A job directory directory.
+/// A job directory.
 #[derive(Debug)]
 pub struct JobDirectory {
     folder: PathBuf,

@@ -227,11 +227,11 @@ pub enum BatchEvent {
     Requeued(String),
     /// It runs.
     Running,
-    /// The batch system doesn't say how it is. It is asked again.
+    /// The batch system can't be queried. It is queried again.
     Unanswered(BatchError),
     /// A signal arrived, and the job is being cancelled.
     Cancelling,
-    /// It can't be cancelled. That is tried again.
+    /// It can't be cancelled. The cancellation is retried.
     NotCancelled(BatchError),
 }
 
@@ -270,7 +270,7 @@ impl fmt::Display for BatchError {
             Self::NoJobDirectory { parent, cause } => {
                 write!(out, "cannot create a job directory in {}: {cause}", parent.display())
             }
-            Self::NothingShared => out.write_str("no place for a job directory"),
+            Self::NothingShared => out.write_str("no shared directory for the job directory"),
             Self::CannotRun { program, cause } => write!(out, "cannot run {program}: {cause}"),
             Self::Refused(why) => write!(out, "the batch system refused the job: {why}"),
             Self::Failed(why) => out.write_str(why),
@@ -344,7 +344,7 @@ fn output_of(command: &mut Command) -> Result<Output, BatchError> {
     command.output().map_err(|cause| BatchError::CannotRun { program, cause })
 }
 
-/// Runs a program of the batch system that prints nothing of interest.
+/// Runs a program of the batch system and ignores its output.
 fn succeed(command: &mut Command) -> Result<(), BatchError> {
     let output = output_of(command)?;
     if output.status.success() { Ok(()) } else { Err(BatchError::Failed(complaint(&output))) }

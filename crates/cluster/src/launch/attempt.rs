@@ -9,18 +9,18 @@ use super::failed_host::{Loss, failed_host};
 use super::job::LoggedJob;
 use crate::error::JobError;
 use crate::lease;
-use crate::link::Incoming;
-use crate::standstill::Standstill;
+use crate::link::LinkReceiver;
+use crate::suspend_detector::SuspendDetector;
 use crate::wire::ToLaunch;
 
 /// The job of one attempt.
 pub(super) struct Attempt {
-    pub(super) incoming: Incoming<ToLaunch>,
+    pub(super) incoming: LinkReceiver<ToLaunch>,
     /// The processes; `None` if they belong to another launcher.
     pub(super) job: Option<LoggedJob>,
     pub(super) hosts: Vec<String>,
     pub(super) last_received: Instant,
-    pub(super) standstill: Standstill,
+    pub(super) suspend_detector: SuspendDetector,
     pub(super) printed: Vec<u8>,
     pub(super) number: u32,
     /// Name of the tool that the ranks run.
@@ -34,8 +34,8 @@ impl Attempt {
         self.hosts.iter().any(|host| *host != self.hosts[0])
     }
 
-    /// Chooses between the launcher's account of the loss and that of the ranks or the link.
-    /// Whoever misses a host knows more than whoever sees processes die because of it.
+    /// Chooses between the launcher's account of the loss and that of the ranks or the link. An
+    /// account that names a lost host is better than one of processes that died because of it.
     pub(super) fn loss(&self, failed_host: Option<Loss>, why: &JobError) -> Loss {
         let suspects = self.suspects(&why.to_string());
         failed_host.filter(|failed_host| failed_host.with_host || !suspects.with_host).unwrap_or(suspects)
@@ -46,7 +46,7 @@ impl Attempt {
         let is_named = |host: &&String| why.split_whitespace().any(|word| word == host.as_str());
         let host = self.hosts.iter().find(is_named).cloned();
         // In Open MPI 5 the rank that misses another ends the job, and the launcher names no host.
-        let text = match attempt_hosts::suspects(&self.hosts, &attempt_hosts::here()).as_slice() {
+        let text = match attempt_hosts::suspects(&self.hosts, &attempt_hosts::this_host()).as_slice() {
             _ if host.is_some() => why.to_owned(),
             [] => why.to_owned(),
             [only] => format!("{why}: the host {only} may be lost"),
@@ -63,10 +63,10 @@ impl Attempt {
         loss.filter(|loss| loss.with_host)
     }
 
-    /// Waits up to `patience` for the processes to end by themselves. Returns true if they did so
+    /// Waits up to `timeout` for the processes to end by themselves. Returns true if they did so
     /// successfully.
-    pub(super) fn leave(&mut self, patience: Duration) -> bool {
-        self.job.as_mut().is_none_or(|job| job.leave(patience))
+    pub(super) fn leave(&mut self, timeout: Duration) -> bool {
+        self.job.as_mut().is_none_or(|job| job.leave(timeout))
     }
 
     /// Kills the processes. Returns their output.
@@ -81,9 +81,9 @@ impl Attempt {
 
     /// Waits until no rank of this lost attempt lives on other hosts, where it might replace files
     /// that the next attempt has completed.
-    pub(super) fn outwait_leases(&self, silence: Duration, report: &dyn Reporter) {
-        let others = attempt_hosts::suspects(&self.hosts, &attempt_hosts::here());
-        let left = lease::over_after(silence).saturating_sub(self.last_received.elapsed());
+    pub(super) fn wait_for_leases(&self, silence: Duration, report: &dyn Reporter) {
+        let others = attempt_hosts::suspects(&self.hosts, &attempt_hosts::this_host());
+        let left = lease::expires_after(silence).saturating_sub(self.last_received.elapsed());
         if !others.is_empty() && !left.is_zero() {
             let (seconds, others) = (left.as_secs_f64(), others.join(", "));
             report.debug(&format!("waiting {seconds:.1} s until no rank is left on {others}"));

@@ -25,15 +25,15 @@ pub(super) enum NextHosts {
 /// Decides where a job whose ranks were on `hosts` continues. `here` is the host of the launch
 /// process, which is not lost.
 ///
-/// A host on which only a process died is left out too, because another may die there, unless it is
+/// A host on which only a process died is excluded too, because another may die there, unless it is
 /// the only one.
 pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> NextHosts {
     let Some(lost) = &loss.host else { return NextHosts::Same };
-    let places = places_of(hosts.iter().filter(|host| !is_same(host, lost)));
-    let left: u32 = places.iter().map(|place| place.ranks).sum();
-    match (places.is_empty(), loss.with_host && !is_same(lost, here)) {
+    let host_ranks = group_by_host(hosts.iter().filter(|host| !is_same_host(host, lost)));
+    let left: u32 = host_ranks.iter().map(|host| host.ranks).sum();
+    match (host_ranks.is_empty(), loss.with_host && !is_same_host(lost, here)) {
         (false, _) if left as usize == hosts.len() => NextHosts::Same,
-        (false, _) => NextHosts::Without(places),
+        (false, _) => NextHosts::Without(host_ranks),
         (true, true) => NextHosts::Nowhere,
         (true, false) => NextHosts::Same,
     }
@@ -41,30 +41,31 @@ pub(super) fn after(loss: &Loss, hosts: &[String], here: &str) -> NextHosts {
 
 /// Returns the job's ranks on one host.
 pub(super) fn only(host: &str, hosts: &[String]) -> Vec<HostRanks> {
-    places_of(hosts.iter().filter(|other| is_same(other, host)))
+    group_by_host(hosts.iter().filter(|other| is_same_host(other, host)))
 }
 
 /// Returns the host of each rank.
-pub(super) fn hosts_of(places: &[HostRanks]) -> Vec<String> {
-    let of = |place: &HostRanks| std::iter::repeat_n(place.host.clone(), place.ranks as usize);
-    places.iter().flat_map(of).collect()
+pub(super) fn hosts_of(host_ranks: &[HostRanks]) -> Vec<String> {
+    let of = |host: &HostRanks| std::iter::repeat_n(host.host.clone(), host.ranks as usize);
+    host_ranks.iter().flat_map(of).collect()
 }
 
 /// Groups ranks by host, in the order of their first ranks.
-fn places_of<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<HostRanks> {
-    let mut places: Vec<HostRanks> = Vec::new();
+fn group_by_host<'a>(hosts: impl Iterator<Item = &'a String>) -> Vec<HostRanks> {
+    let mut host_ranks: Vec<HostRanks> = Vec::new();
     for host in hosts {
-        match places.iter_mut().find(|place| place.host == *host) {
-            Some(place) => place.ranks += 1,
-            None => places.push(HostRanks { host: host.clone(), ranks: 1 }),
+        match host_ranks.iter_mut().find(|known| known.host == *host) {
+            Some(known) => known.ranks += 1,
+            None => host_ranks.push(HostRanks { host: host.clone(), ranks: 1 }),
         }
     }
-    places
+    host_ranks
 }
 
 /// Returns the hosts that may be lost, each once: all but `here`, the launch process's own.
 pub(super) fn suspects<'a>(hosts: &'a [String], here: &str) -> Vec<&'a str> {
-    let mut names: Vec<&str> = hosts.iter().map(String::as_str).filter(|host| !is_same(host, here)).collect();
+    let mut names: Vec<&str> =
+        hosts.iter().map(String::as_str).filter(|host| !is_same_host(host, here)).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -78,21 +79,21 @@ pub(super) fn named_once(hosts: &[String]) -> String {
     names.join(", ")
 }
 
-/// Returns the names of the hosts that an attempt with the `chosen` ones leaves out, for messages.
-pub(super) fn left_out(chosen: &[HostRanks], hosts: &[String]) -> Option<String> {
-    let is_chosen = |host: &String| chosen.iter().any(|place| place.host == *host);
+/// Returns the names of the hosts that are not among the `chosen` ones, for messages.
+pub(super) fn excluded_hosts(chosen: &[HostRanks], hosts: &[String]) -> Option<String> {
+    let is_chosen = |host: &String| chosen.iter().any(|known| known.host == *host);
     let others: Vec<_> = hosts.iter().filter(|host| !is_chosen(host)).cloned().collect();
     (!chosen.is_empty() && !others.is_empty()).then(|| named_once(&others))
 }
 
 /// True if two names are the same host's. Launchers may omit the domain.
-pub(crate) fn is_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     one == other || (one.contains('.') != other.contains('.') && short(one) == short(other))
 }
 
 /// Returns the name of this host; empty if unknown.
-pub(super) fn here() -> String {
+pub(super) fn this_host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
@@ -138,7 +139,9 @@ mod tests {
 
     #[test]
     fn names_with_and_without_a_domain_are_one_hosts() {
-        assert!(is_same("n1", "n1.cluster") && is_same("n1.a", "n1.a") && !is_same("n1.a", "n1.b"));
-        assert!(!is_same("n1", "n10") && !is_same("n1", "n2"));
+        assert!(
+            is_same_host("n1", "n1.cluster") && is_same_host("n1.a", "n1.a") && !is_same_host("n1.a", "n1.b")
+        );
+        assert!(!is_same_host("n1", "n10") && !is_same_host("n1", "n2"));
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the host or process that failed. Only the launchers know it, so their output is parsed
-//! when a job dies.
+//! Finds the host or process that failed. Only the launcher knows it, so its output is parsed when
+//! a job dies.
 
 use std::fmt;
 
@@ -25,9 +25,9 @@ impl Loss {
         Some(Self { text, host: Some(host.to_owned()), with_host: false })
     }
 
-    /// Clears the host: a rank exits with this status when it misses others, so its host is not
-    /// at fault.
-    fn nobody(self) -> Self {
+    /// Clears the host: a rank exits with this status when it loses contact with others, so its
+    /// host is not at fault.
+    fn without_host(self) -> Self {
         Self { host: None, ..self }
     }
 
@@ -40,7 +40,7 @@ impl Loss {
 /// Finds the line that reports how a process ended and on which host, and condenses it.
 pub(crate) fn failed_host(printed: &[u8]) -> Option<Loss> {
     let text = String::from_utf8_lossy(printed);
-    // Whoever misses a host names it. The processes that are ended because of that are no evidence.
+    // A lost host first: processes that were killed because of it are no evidence.
     lost_host(&text)
         .or_else(|| open_mpi(&text))
         .or_else(|| hydra(&text))
@@ -96,7 +96,7 @@ fn hydra(text: &str) -> Option<Loss> {
     let code = after("EXIT CODE: ").unwrap_or_default();
     let end = after("EXIT STRING: ").unwrap_or_else(|| format!("exit code {code}"));
     let loss = Loss::of_process(&host, format!("a process on {host} has ended: {end}"))?;
-    Some(if code == "1" { loss.nobody() } else { loss })
+    Some(if code == "1" { loss.without_host() } else { loss })
 }
 
 /// Slurm: `srun: error: h2: task 1: Killed`.
@@ -105,7 +105,7 @@ fn slurm(text: &str) -> Option<Loss> {
     // `h[1-3]` is a list of hosts, so nobody knows which one failed.
     let host = line.split_once(": task").map(|(host, _)| host).filter(|host| !host.contains([' ', '[']));
     let loss = Loss { text: line.to_owned(), host: host.map(str::to_owned), with_host: false };
-    Some(if line.ends_with("exit code 1") { loss.nobody() } else { loss })
+    Some(if line.ends_with("exit code 1") { loss.without_host() } else { loss })
 }
 
 /// A line printed by haul itself.

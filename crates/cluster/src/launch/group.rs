@@ -17,14 +17,14 @@ use crate::WalkPlacement;
 use crate::distributed::Distributed;
 use crate::error::JobError;
 use crate::kind::ClusterKind;
-use crate::link::{Arrival, Outgoing};
+use crate::link::{Arrival, LinkSender};
 use crate::master;
-use crate::standstill::{Deadline, Standstill};
+use crate::suspend_detector::{Deadline, SuspendDetector};
 use crate::token::{LiveTokens, Tokens};
 use crate::transport::Rank;
 use crate::wire::{
-    DirectoryToken, InitMessage, KnownKinds, News, PackedInit, PackedProblem, ProgressReport, ToLaunch,
-    ToMaster,
+    DirectoryToken, InitMessage, KnownKinds, PackedInit, PackedProblem, ProgressReport, ToLaunch, ToMaster,
+    UserOutput,
 };
 
 /// Maximum number of attempts.
@@ -34,11 +34,11 @@ const ATTEMPTS: u32 = 3;
 /// silence limit.
 const READY_WITHIN: (Duration, u32) = (Duration::from_secs(30), 2);
 
-/// Maximum time for the ranks to say goodbye.
-const LEAVE_WITHIN: Duration = Duration::from_secs(30);
+/// Maximum time for the ranks to shut down.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(30);
 
-/// Time for a launcher to print why its job ended.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+/// Maximum time for a launcher to print why its job ended.
+const LAUNCHER_OUTPUT_WITHIN: Duration = Duration::from_secs(1);
 
 /// A restarted job.
 pub(crate) struct Restart {
@@ -71,15 +71,15 @@ pub(crate) enum Received {
     SlowRanks(Vec<SlowRank>),
     /// Share of the requested load that the limits allow.
     Grant(Load),
-    /// Nothing of importance.
+    /// Nothing that the caller must handle.
     Nothing,
-    /// The attempt is lost, and why.
+    /// The attempt is lost, for this reason.
     Lost(JobError),
 }
 
 /// A job whose ranks are ready.
 pub(crate) struct ReadyGroup {
-    outgoing: Outgoing<ToMaster>,
+    outgoing: LinkSender<ToMaster>,
     attempt: Attempt,
 }
 
@@ -89,7 +89,7 @@ pub struct ProcessGroup {
     options: GroupOptions,
     journal: Option<Arc<Journal>>,
     attempt: Mutex<Option<Attempt>>,
-    outgoing: Mutex<Option<Outgoing<ToMaster>>>,
+    outgoing: Mutex<Option<LinkSender<ToMaster>>>,
     /// Number of ranks that copy, in the current attempt.
     workers: AtomicUsize,
     lost: OnceLock<JobError>,
@@ -155,7 +155,7 @@ impl ProcessGroup {
         self.lost.get().is_some()
     }
 
-    /// True if the job is lost, but its journal contains work, so that a later run can resume.
+    /// True if the job is lost and a later run can resume it, because its journal contains work.
     pub fn leaves_work(&self) -> bool {
         self.is_lost() && self.journal.as_deref().is_some_and(Journal::has_work)
     }
@@ -172,18 +172,18 @@ impl ProcessGroup {
     ) -> Result<ReadyGroup, JobError> {
         lock(&self.known).change_to(T::KINDS);
         let run = self.journal.as_deref().map(Journal::run);
-        // Before the ranks start: each looks for them first.
-        let tokens = Tokens::leave(spec, &self.tokens, run, number);
+        // Before the ranks start: the first thing each does is look for them.
+        let tokens = Tokens::create(spec, &self.tokens, run, number);
         let places = lock(&self.places).clone();
         let Started { mut link, job } = self.launcher.start(&places, self.options.silence)?;
-        let init_message = self.init_message(spec, number, tokens.left())?;
+        let init_message = self.init_message(spec, number, tokens.created())?;
         let sent = link.send(ToMaster::InitMessage(PackedInit::new(&init_message)));
         let (mut outgoing, incoming) = link.split();
         let (last_received, hosts, printed) = (Instant::now(), Vec::new(), Vec::new());
-        let standstill = Standstill::new(last_received);
+        let suspend_detector = SuspendDetector::new(last_received);
         let (tool, stopped) = (T::NAME, None);
         let mut attempt =
-            Attempt { incoming, job, hosts, last_received, standstill, printed, number, tool, stopped };
+            Attempt { incoming, job, hosts, last_received, suspend_detector, printed, number, tool, stopped };
         let ready = match sent {
             Ok(()) => {
                 // If this fails, the link is found closed.
@@ -195,7 +195,7 @@ impl ProcessGroup {
         if let Err(error) = ready {
             let printed = attempt.end();
             spec.run.report.note(&printed);
-            // If a host is missing, the launcher knows which; the error here only says that nobody
+            // If a host is missing, the launcher names it; the error here only shows that nobody
             // answers.
             let missed = failed_host(&printed).filter(|_| error.may_pass());
             return Err(missed.map_or(error, JobError::Died));
@@ -203,8 +203,8 @@ impl ProcessGroup {
         Ok(ReadyGroup { outgoing, attempt })
     }
 
-    /// Has the ranks run this tool: starts them, if that has not happened yet, or ends the tool
-    /// that they run. Returns `Failure` if that one's last reports have errors.
+    /// Makes the ranks run this tool: starts them if they aren't running, or ends the tool that
+    /// they run. Returns `Failure` if the last reports of that tool contain errors.
     pub(crate) fn make_ready<T: Distributed>(&self, spec: &JobSpec<'_, T>) -> Result<Status, Problem> {
         let running = lock(&self.attempt).as_ref().map(|attempt| attempt.tool);
         match running {
@@ -213,22 +213,22 @@ impl ProcessGroup {
             Some(_) => self.change_tool(spec).map_err(|error| self.give_up(error)),
             None => {
                 let ready = self.start_ranks(spec, 1).or_else(|error| self.try_once_more(spec, error));
-                self.take_up(ready.map_err(|error| self.give_up(error))?);
+                self.adopt(ready.map_err(|error| self.give_up(error))?);
                 Ok(Status::Success)
             }
         }
     }
 
-    /// Gives up the job before a tool's work has begun, and returns why. No work will begin.
+    /// Gives up the job before a tool's work has begun, and returns the reason.
     fn give_up(&self, error: JobError) -> Problem {
         // Only this thread sets it.
         self.lost.set(JobError::NeverStarted).unwrap_or_default();
         error.into_problem()
     }
 
-    /// Has the ranks run another tool. When they are ready, everything they had to report about the
-    /// previous one has arrived: each sends its last report before it answers, and messages between
-    /// two ranks keep their order.
+    /// Makes the ranks run another tool. When they are ready, all reports about the previous one
+    /// have arrived: each rank sends its last report before it answers, and messages between two
+    /// ranks keep their order.
     fn change_tool<T: Distributed>(&self, spec: &JobSpec<'_, T>) -> Result<Status, JobError> {
         lock(&self.known).change_to(T::KINDS);
         let number = lock(&self.attempt).as_ref().map_or(1, |attempt| attempt.number);
@@ -246,17 +246,17 @@ impl ProcessGroup {
         }
         drop(guard);
         let mut status = Status::Success;
-        for (host, news) in ready? {
-            if news.problems.iter().any(PackedProblem::is_error) {
+        for (host, user_output) in ready? {
+            if user_output.problems.iter().any(PackedProblem::is_error) {
                 status = Status::Failure;
             }
-            self.report_news(&host, news, spec.run.report);
+            self.report_output(&host, user_output, spec.run.report);
         }
         Ok(status)
     }
 
     /// Switches to a ready job: from now on messages reach its ranks.
-    pub(crate) fn take_up(&self, ReadyGroup { outgoing, attempt }: ReadyGroup) {
+    pub(crate) fn adopt(&self, ReadyGroup { outgoing, attempt }: ReadyGroup) {
         *lock(&self.outgoing) = Some(outgoing);
         *lock(&self.attempt) = Some(attempt);
     }
@@ -294,23 +294,23 @@ impl ProcessGroup {
             debug: spec.run.report.wants_debug(),
             reports_entries: spec.run.report.wants_entries(),
             silence: self.options.silence,
-            lease_unless_on: self.launcher.starts_again().then(attempt_hosts::here),
+            lease_unless_on: self.launcher.starts_again().then(attempt_hosts::this_host),
         })
     }
 
     /// Waits until the ranks are ready; `answer` sends them an answer to a heartbeat. Returns the
-    /// hosts and news of reports that came before.
+    /// host and the user's output of each report that arrived before.
     fn wait_until_ready(
         &self,
         attempt: &mut Attempt,
         report: &dyn Reporter,
         answer: &mut dyn FnMut(ToMaster),
-    ) -> Result<Vec<(String, News)>, JobError> {
+    ) -> Result<Vec<(String, UserOutput)>, JobError> {
         let mut late = Vec::new();
         let (mut began, within) = (Instant::now(), READY_WITHIN.0.max(self.options.silence * READY_WITHIN.1));
         loop {
             // Time in which this process was suspended doesn't count: nobody could have answered.
-            began += attempt.standstill.turn(Instant::now());
+            began += attempt.suspend_detector.tick(Instant::now());
             if began.elapsed() > within {
                 return Err(JobError::NoAnswer { within });
             }
@@ -320,9 +320,9 @@ impl ProcessGroup {
             }
             // Short, because the launcher's output is examined in between.
             match attempt.incoming.wait(Duration::from_millis(100)) {
-                Some(Arrival::Message(ToLaunch::Ready { hosts, carrier })) => {
+                Some(Arrival::Message(ToLaunch::Ready { hosts, transport })) => {
                     report.debug(&format!(
-                        "{} processes on {}, by {carrier}",
+                        "{} processes on {}, by {transport}",
                         hosts.len(),
                         named_once(&hosts)
                     ));
@@ -332,7 +332,7 @@ impl ProcessGroup {
                 }
                 Some(Arrival::Message(ToLaunch::Report { rank, report })) => {
                     let (host, report) = self.checked(attempt, rank, report)?;
-                    late.push((host, report.news));
+                    late.push((host, report.user_output));
                 }
                 Some(Arrival::Message(ToLaunch::Unfit { reasons })) => {
                     let mut unfit = reasons.into_iter().map(|(host, why)| JobError::Unfit { host, why });
@@ -341,7 +341,7 @@ impl ProcessGroup {
                     return Err(last);
                 }
                 Some(Arrival::Message(ToLaunch::Lost { why })) => return Err(JobError::Lost(why)),
-                Some(Arrival::Message(ToLaunch::Alive(asked))) => answer(ToMaster::Lease(asked)),
+                Some(Arrival::Message(ToLaunch::Alive(sent_at))) => answer(ToMaster::Lease(sent_at)),
                 Some(Arrival::Message(_)) | None => {}
                 Some(Arrival::Stray(text)) => attempt.printed.extend(text),
                 Some(Arrival::Gone(why)) => return Err(JobError::Disconnected(why)),
@@ -357,13 +357,13 @@ impl ProcessGroup {
         }
     }
 
-    /// Waits up to `patience` for a message. Returns at once if the job is lost for good.
-    pub(crate) fn receive(&self, patience: Duration) -> Received {
+    /// Waits up to `timeout` for a message. Returns at once if the job is lost for good.
+    pub(crate) fn receive(&self, timeout: Duration) -> Received {
         let mut guard = lock(&self.attempt);
         let Some(attempt) = guard.as_mut() else { return Received::Lost(self.why_lost()) };
-        let arrival = attempt.incoming.wait(patience);
+        let arrival = attempt.incoming.wait(timeout);
         // Time during which this process was suspended doesn't count as silence of a peer.
-        attempt.last_received += attempt.standstill.turn(Instant::now());
+        attempt.last_received += attempt.suspend_detector.tick(Instant::now());
         if arrival.is_some() {
             attempt.last_received = Instant::now();
         }
@@ -382,8 +382,8 @@ impl ProcessGroup {
                 Received::SlowRanks(slow.into_iter().map(named).collect())
             }
             Some(Arrival::Message(ToLaunch::Grant(load))) => Received::Grant(load),
-            Some(Arrival::Message(ToLaunch::Alive(asked))) => {
-                self.post(ToMaster::Lease(asked));
+            Some(Arrival::Message(ToLaunch::Alive(sent_at))) => {
+                self.post(ToMaster::Lease(sent_at));
                 Received::Nothing
             }
             Some(Arrival::Message(ToLaunch::Stopped { messages })) => {
@@ -417,9 +417,9 @@ impl ProcessGroup {
         }
     }
 
-    /// Reports a rank's news to the user.
-    pub(crate) fn report_news(&self, host: &str, news: News, report: &dyn Reporter) {
-        let News { problems, lines, entries, output, remarks, tally } = news;
+    /// Reports a rank's output to the user.
+    pub(crate) fn report_output(&self, host: &str, user_output: UserOutput, report: &dyn Reporter) {
+        let UserOutput { problems, lines, entries, output, remarks, tally } = user_output;
         report.count(tally);
         output.into_iter().for_each(|(stream, bytes)| report.output(stream, &bytes));
         for remark in remarks {
@@ -435,7 +435,7 @@ impl ProcessGroup {
     pub(crate) fn report_problems(&self, host: &str, problems: Vec<PackedProblem>, report: &dyn Reporter) {
         let several_hosts =
             !problems.is_empty() && lock(&self.attempt).as_ref().is_some_and(Attempt::has_several_hosts);
-        // Invariant: a report with an unknown kind is not taken up (`Report::unknown_kind`).
+        // Invariant: a report with an unknown kind was refused (`ProgressReport::unknown_kind`).
         for mut problem in problems.into_iter().filter_map(|problem| problem.unpack(self.known(), host)) {
             if problem.kind == ClusterKind::CannotReach
                 && !lock(&self.unreachable).insert((host.to_owned(), problem.names.clone()))
@@ -454,17 +454,13 @@ impl ProcessGroup {
     }
 
     /// Ends the rest of the job and restarts it, without the lost host if there are others. Returns
-    /// the new job, which must be taken up; `None` if the job is lost for good.
-    pub(crate) fn begin_again<T: Distributed>(
-        &self,
-        spec: &JobSpec<'_, T>,
-        why: &JobError,
-    ) -> Option<Restart> {
+    /// the new job, to be passed to [`Self::adopt`]; `None` if the job is lost for good.
+    pub(crate) fn restart<T: Distributed>(&self, spec: &JobSpec<'_, T>, why: &JobError) -> Option<Restart> {
         // Closes the pipe to rank 0, which asks the job to end.
         lock(&self.outgoing).take();
         let mut ended = lock(&self.attempt).take()?;
         // A launcher that exits by itself first prints which process died.
-        ended.leave(LAST_WORDS_WITHIN);
+        ended.leave(LAUNCHER_OUTPUT_WITHIN);
         let printed = ended.end();
         spec.run.report.note(&printed);
         let mut loss = ended.loss(failed_host(&printed), why);
@@ -474,13 +470,13 @@ impl ProcessGroup {
             if !goes_on || !self.launcher.starts_again() {
                 break;
             }
-            ended.outwait_leases(self.options.silence, spec.run.report);
+            ended.wait_for_leases(self.options.silence, spec.run.report);
             spec.run.report.debug(&format!("{}: attempt {number} of {ATTEMPTS}", loss.text));
             match self.start_ranks(spec, number) {
                 Ok(ready) => {
                     return Some(Restart {
                         why: loss,
-                        without: attempt_hosts::left_out(&lock(&self.places), &ended.hosts),
+                        without: attempt_hosts::excluded_hosts(&lock(&self.places), &ended.hosts),
                         ready,
                     });
                 }
@@ -496,8 +492,8 @@ impl ProcessGroup {
                         }
                         goes_on = self.choose_hosts(&missed, &ended.hosts);
                     } else if number + 1 == ATTEMPTS {
-                        // Two starts have failed and nobody knows which host is lost: only this one
-                        // is certain.
+                        // Two starts have failed and the lost host is unknown: only this one is
+                        // certain to be alive.
                         self.choose_this_host(&ended.hosts);
                     }
                 }
@@ -516,7 +512,7 @@ impl ProcessGroup {
     fn choose_hosts(&self, loss: &Loss, hosts: &[String]) -> bool {
         let chosen = attempt_hosts::hosts_of(&lock(&self.places));
         let hosts = if chosen.is_empty() { hosts } else { &chosen };
-        match attempt_hosts::after(loss, hosts, &attempt_hosts::here()) {
+        match attempt_hosts::after(loss, hosts, &attempt_hosts::this_host()) {
             NextHosts::Without(left) if self.launcher.chooses_hosts() => *lock(&self.places) = left,
             NextHosts::Without(_) | NextHosts::Same => {}
             NextHosts::Nowhere => return false,
@@ -527,36 +523,36 @@ impl ProcessGroup {
     /// Falls back to this host alone, if the job had ranks on it, when nobody knows which other
     /// host is lost.
     fn choose_this_host(&self, hosts: &[String]) {
-        let here = attempt_hosts::only(&attempt_hosts::here(), hosts);
+        let here = attempt_hosts::only(&attempt_hosts::this_host(), hosts);
         let is_part = !here.is_empty() && attempt_hosts::hosts_of(&here).len() < hosts.len();
         if is_part && self.launcher.chooses_hosts() {
             *lock(&self.places) = here;
         }
     }
 
-    /// Releases the ranks if they were given nothing: they would wait for work without end.
+    /// Releases the ranks if they were given no work, for which they would wait forever.
     pub fn release(&self) {
         if lock(&self.attempt).is_none() {
             self.launcher.release();
         }
     }
 
-    /// Shuts the ranks down, and reports their last news. Returns the number of messages
-    /// between ranks.
+    /// Shuts the ranks down, and reports their last output. Returns the number of messages between
+    /// ranks.
     ///
     /// # Errors
-    /// If the ranks don't say goodbye properly; their work is still done. A process that fails
-    /// after that doesn't matter, but its output is passed on.
-    pub fn dismiss(&self, report: &dyn Reporter) -> Result<u64, JobError> {
+    /// If the ranks don't shut down in order; their work is still done. A process that fails after
+    /// that is ignored, except that its output is passed on.
+    pub fn shut_down(&self, report: &dyn Reporter) -> Result<u64, JobError> {
         if lock(&self.attempt).is_none() {
             self.launcher.release();
             return Ok(0);
         }
         self.post(ToMaster::Stop);
-        let mut deadline = Deadline::new(Instant::now(), LEAVE_WITHIN);
+        let mut deadline = Deadline::new(Instant::now(), SHUTDOWN_WITHIN);
         let messages = loop {
             match self.receive(Duration::from_millis(50)) {
-                Received::Report(host, last) => self.report_news(&host, last.news, report),
+                Received::Report(host, last) => self.report_output(&host, last.user_output, report),
                 Received::Remark(text) => report.debug(&text),
                 Received::Grant(_) | Received::SlowRanks(_) | Received::Nothing => {}
                 Received::Lost(why) => break Err(why),
@@ -565,12 +561,12 @@ impl ProcessGroup {
                 break Ok(messages);
             }
             if deadline.has_passed(Instant::now()) {
-                break Err(JobError::NotEnded { within: LEAVE_WITHIN });
+                break Err(JobError::NotEnded { within: SHUTDOWN_WITHIN });
             }
         };
         lock(&self.outgoing).take();
         let Some(mut attempt) = lock(&self.attempt).take() else { return messages };
-        if messages.is_err() || !attempt.leave(LEAVE_WITHIN) {
+        if messages.is_err() || !attempt.leave(SHUTDOWN_WITHIN) {
             report.note(&attempt.end());
         }
         messages

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::attempt_hosts::HostRanks;
 use super::launcher::{Launcher, Started};
 use crate::error::JobError;
-use crate::link::{Link, inside};
+use crate::link::{Link, in_process_pair};
 use crate::wire::{ToLaunch, ToMaster};
 use haul_flow::lock;
 
@@ -20,7 +20,7 @@ impl InProcess {
     /// Creates the link, and returns the master's end separately.
     #[must_use]
     pub fn new() -> (Self, Link<ToLaunch, ToMaster>) {
-        let (launch, master) = inside();
+        let (launch, master) = in_process_pair();
         (Self { link: Mutex::new(Some(launch)) }, master)
     }
 }

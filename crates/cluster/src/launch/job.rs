@@ -31,7 +31,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::command::StartLine;
 use super::job_processes::{JobProcesses, MARK};
-use crate::standstill::Deadline;
+use crate::suspend_detector::Deadline;
 use haul_flow::lock;
 
 /// Time for a launcher to end its ranks.
@@ -180,7 +180,7 @@ impl Drop for LaunchedJob {
     }
 }
 
-/// A job whose error output is kept, as far as it may explain a failure.
+/// A job whose latest error output is kept, because it may explain a failure.
 pub struct LoggedJob {
     job: LaunchedJob,
     printed: Arc<Mutex<Vec<u8>>>,

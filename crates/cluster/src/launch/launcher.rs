@@ -20,13 +20,13 @@ use crate::wire::{ToLaunch, ToMaster};
 /// Starts the processes of a job.
 pub trait Launcher: Sync {
     /// Starts them on the given hosts; if there are none, the launcher chooses. Sending to them
-    /// fails if they take nothing for `silence`.
+    /// fails if they read nothing for `silence`.
     ///
     /// # Errors
     /// If they can't be started.
     fn start(&self, places: &[HostRanks], silence: Duration) -> Result<Started, JobError>;
 
-    /// True if specific hosts can be left out.
+    /// True if specific hosts can be excluded.
     fn chooses_hosts(&self) -> bool {
         false
     }

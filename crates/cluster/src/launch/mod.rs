@@ -28,7 +28,7 @@ mod remote;
 
 pub use crate::token::LiveTokens;
 pub use attempt_hosts::HostRanks;
-pub(crate) use attempt_hosts::is_same as is_same_host;
+pub(crate) use attempt_hosts::is_same_host;
 pub use failed_host::Loss;
 pub use family::LauncherFamily;
 pub use group::{GroupOptions, ProcessGroup};

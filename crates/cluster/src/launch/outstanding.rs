@@ -42,7 +42,7 @@ pub(crate) struct LargeInFlight<'a, T: Distributed> {
 
 /// Returns the key of an entry in the journal; `None` if the tool creates nothing for it.
 pub(crate) fn entry_key<T: Distributed>(tool: &T, entry: &Entry<T>) -> Option<EntryKey> {
-    let (held, name) = tool.made(entry)?;
+    let (held, name) = tool.target_of(entry)?;
     Some(EntryKey::new(&entry.path(), &held.path_of(name)))
 }
 
@@ -79,7 +79,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
     }
 
     /// Detaches a large file from its work item. Returns its key if the journal may contain it.
-    pub(crate) fn set_apart(
+    pub(crate) fn detach_file(
         &mut self,
         opened: &FileOpened,
         tool: &T,
@@ -88,21 +88,21 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         let sent = self.items.get_mut(&opened.item)?;
         let pending = sent.pending.take(&opened.name)?;
         // A claimed file is never recorded, like other claimed entries.
-        let key = pending.entry().first().filter(|_| !sent.item.claimed);
+        let key = pending.entries().first().filter(|_| !sent.item.claimed);
         let key = key.and_then(|entry| entry_key(tool, entry));
         // The known stamps cover all entries of the item, so they no longer match.
         sent.item.stamps.iter_mut().for_each(Vec::clear);
         // The item counts the entry too, until it is done.
         self.entries += 1;
         let (ticket, done, item) = (opened.ticket.clone(), opened.done.clone(), sent.item.clone());
-        // Otherwise the leader has begun again, with another target.
+        // Empty if the leader has begun again, with another target.
         let results = if done.is_empty() { Vec::new() } else { item.begun_results.clone() };
         let large = LargeInFlight { pending, item, ticket, done, results, problems: Vec::new(), key, feed };
         self.large.insert(opened.file, large);
         key
     }
 
-    pub(crate) fn item_over(&mut self, item: ItemId) -> Option<Sent<'a, T>> {
+    pub(crate) fn item_done(&mut self, item: ItemId) -> Option<Sent<'a, T>> {
         let sent = self.items.remove(&item)?;
         self.entries -= sent.entries;
         Some(sent)
@@ -130,7 +130,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
         large.key
     }
 
-    pub(crate) fn file_over(&mut self, file: FileId) -> Option<LargeInFlight<'a, T>> {
+    pub(crate) fn file_done(&mut self, file: FileId) -> Option<LargeInFlight<'a, T>> {
         let large = self.large.remove(&file)?;
         self.entries -= 1;
         Some(large)
@@ -141,7 +141,7 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
     pub(crate) fn begin_attempt(&mut self) -> Vec<&Sent<'a, T>> {
         // Every entry of an item may have been detached. Without entries it has no directory, so a
         // rank would report an error, and nothing of it is left to complete.
-        for (_, emptied) in self.items.extract_if(|_, sent| sent.pending.entries() == 0) {
+        for (_, emptied) in self.items.extract_if(|_, sent| sent.pending.entry_count() == 0) {
             self.entries -= emptied.entries;
         }
         for (_, large) in std::mem::take(&mut self.large) {
@@ -156,8 +156,8 @@ impl<'a, T: Distributed> Outstanding<'a, T> {
             let sent = Sent { pending, item, entries: 1, feed };
             self.items.insert(ItemId(number), sent);
         }
-        // The number is part of temporary names: a rank of the lost attempt that lives on must not
-        // write to the new ones.
+        // The number is part of temporary names: a surviving rank of the lost attempt must not
+        // write to the new files.
         for sent in self.items.values_mut() {
             sent.item.attempt += 1;
         }

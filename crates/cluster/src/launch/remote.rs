@@ -3,16 +3,15 @@
 //! ```text
 //! worker:   share(files) ─► table, link ─► ranks
 //! receiver: link ─► heartbeats: answers;  reports ─► handler
-//! handler:  reports ─► the user;  table row ─► Job::Visit ─► worker: complete
+//! handler:  reports ─► the user;  table row ─► Job::Callback ─► worker: complete
 //! ```
 //!
-//! It extends the local driver in two ways: a job that may travel goes over the link instead of
-//! into a queue, and two threads receive and handle the reports. Every row of the table holds a
-//! feed of the local driver, so the run ends when the workers have nothing to do and nothing is in
-//! flight.
+//! It extends the local driver in two ways: a distributable job goes over the link instead of into
+//! a queue, and two threads receive and handle the reports. Every row of the table holds a feed of
+//! the local driver, so the run ends when the workers have nothing to do and nothing is in flight.
 //!
-//! Bound: a worker that would exceed [`outstanding_max`] waits. The handler makes room by itself,
-//! without the workers, so the wait ends as long as the ranks work or are given up.
+//! Bound: a worker that would exceed [`outstanding_max`] waits. The handler makes space without the
+//! workers, so the wait ends when the ranks complete something or are given up.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -38,7 +37,7 @@ use crate::error::JobError;
 use crate::item::{ItemOutcome, ItemSpec, PackedItem, PendingItem};
 use crate::kind::ClusterKind;
 use crate::schedule::ItemId;
-use crate::wire::{News, PackedProblem, ProgressReport, RangeOver, ToMaster, pack};
+use crate::wire::{PackedProblem, ProgressReport, RangeDone, ToMaster, UserOutput, pack};
 
 /// Maximum entries in flight with few ranks.
 const OUTSTANDING_ENTRIES: usize = 1 << 20;
@@ -56,8 +55,8 @@ struct Remote<'a, T: Distributed> {
     group: &'a ProcessGroup,
     spec: &'a JobSpec<'a, T>,
     table: Mutex<Outstanding<'a, T>>,
-    room: Condvar,
-    over: AtomicBool,
+    has_space: Condvar,
+    ended: AtomicBool,
     /// Entries that will not be copied.
     lost: AtomicU64,
     closed: AtomicBool,
@@ -81,8 +80,8 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             group,
             spec,
             table: Mutex::default(),
-            room: Condvar::new(),
-            over: AtomicBool::new(false),
+            has_space: Condvar::new(),
+            ended: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             seen: AtomicU64::new(0),
@@ -105,7 +104,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             return self.dispatch(pending, item);
         };
         let pending = if journal.has_begun() { self.send_begun(journal, pending, &item) } else { pending };
-        let stamps = pending.entry().iter().map(|entry| self.known(journal, entry)).collect();
+        let stamps = pending.entries().iter().map(|entry| self.known(journal, entry)).collect();
         self.dispatch(pending, ItemSpec { stamps: Some(stamps), ..item });
     }
 
@@ -117,7 +116,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Sends the large files of an item that an earlier run has begun and not completed as items of
     /// their own, with the ranges that were moved. Returns the rest of the item.
     fn send_begun(&self, journal: &Journal, mut pending: PendingItem<T>, item: &ItemSpec) -> PendingItem<T> {
-        let entries: Vec<_> = pending.entry().to_vec();
+        let entries: Vec<_> = pending.entries().to_vec();
         for entry in entries {
             if self.known(journal, &entry) != Stamp::NONE {
                 continue;
@@ -143,7 +142,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             },
             _ => return false,
         };
-        // The operand, if the directory is it or is in it, and the directory that it is in.
+        // Finds the directory that operands are in, and the operand if the node is in or below one.
         let (mut above, mut operand): (&DirHandle, Option<&DirHandle>) = (&node.source, None);
         while let Some(parent) = above.parent() {
             (above, operand) = (parent, Some(above));
@@ -162,12 +161,16 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     /// Returns the maximum number of entries of the items that a job becomes. The walk has already
     /// cut its listings into batches; a tool may have any number of operands.
     fn item_entries(&self, pending: &PendingItem<T>) -> usize {
-        let is_operand = || pending.entry().first().is_some_and(Entry::is_operand);
-        if T::OPERANDS_ARE_CUT && is_operand() { self.batch_entries(pending.entries()) } else { usize::MAX }
+        let is_operand = || pending.entries().first().is_some_and(Entry::is_operand);
+        if T::OPERANDS_ARE_CUT && is_operand() {
+            self.batch_entries(pending.entry_count())
+        } else {
+            usize::MAX
+        }
     }
 
     fn dispatch(&self, pending: PendingItem<T>, item: ItemSpec) {
-        let entries = pending.entries();
+        let entries = pending.entry_count();
         if entries == 0 {
             return;
         }
@@ -176,7 +179,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         let most = outstanding_max(self.group.workers());
         let mut table = self.table();
         while table.entries() >= most {
-            table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
+            table = self.has_space.wait(table).unwrap_or_else(PoisonError::into_inner);
         }
         // With the table locked: items inserted before the job is given up are given up with it.
         if self.group.is_lost() {
@@ -199,12 +202,12 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
 
     /// Shares a job that completes the entries that another process has processed.
     fn complete(&self, feed: Feed<'a, Job<T>>, pending: PendingItem<T>, claimed: bool, outcome: ItemOutcome) {
-        feed.share(Job::Visit(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
+        feed.share(Job::Callback(Box::new(move |cx| pending.complete(cx, claimed, outcome))));
     }
 
     /// Has a worker complete entries that nobody will process.
     fn abandon(&self, pending: PendingItem<T>, item: &ItemSpec, feed: Feed<'a, Job<T>>) {
-        self.lost.fetch_add(pending.entries() as u64, Ordering::Relaxed);
+        self.lost.fetch_add(pending.entry_count() as u64, Ordering::Relaxed);
         self.complete(feed, pending, item.claimed, ItemOutcome::default());
     }
 
@@ -213,16 +216,16 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         let report = self.spec.run.report;
         while let Some(why) = self.handle_reports_of_attempt() {
             report.slow_ranks(Vec::new());
-            if self.over.load(Ordering::Acquire) {
-                // Nothing is in flight any more; the loss is reported when the ranks are dismissed.
+            if self.ended.load(Ordering::Acquire) {
+                // Nothing is in flight any more; the loss is reported when the ranks are shut down.
                 return;
             }
             if !T::MAY_BE_REPEATED {
                 // At once: ending the job takes a while.
                 self.spec.run.tool.lost();
             }
-            match self.group.begin_again(self.spec, &why) {
-                Some(again) => self.go_on(again),
+            match self.group.restart(self.spec, &why) {
+                Some(again) => self.resume(again),
                 None => return self.give_up(),
             }
         }
@@ -237,7 +240,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             threads.spawn(|| self.receive(sender));
             for received in receiver {
                 match received {
-                    Received::Report(host, report) => self.take(&host, *report),
+                    Received::Report(host, report) => self.handle_report(&host, *report),
                     Received::Remark(text) => self.spec.run.report.debug(&text),
                     Received::SlowRanks(slow) => self.spec.run.report.slow_ranks(slow),
                     Received::Grant(load) => self.with_limits(|limits| limits.grant(load)),
@@ -250,15 +253,15 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Receives messages for [`Self::handle_reports`] until the run ends or the attempt is lost.
-    /// Heartbeats must be answered at any time, but handling a report may block: nobody may be
-    /// reading its lines, as in `less`.
+    /// Heartbeats must be answered at any time, but handling a report may block if nobody reads the
+    /// output, as in `less`.
     fn receive(&self, handler: Sender<Received>) {
-        let mut patience = RECEIVE_PAUSES.0;
-        while !self.over.load(Ordering::Acquire) {
-            let received = self.group.receive(patience);
+        let mut timeout = RECEIVE_PAUSES.0;
+        while !self.ended.load(Ordering::Acquire) {
+            let received = self.group.receive(timeout);
             let is_lost = matches!(received, Received::Lost(_));
-            patience = if let Received::Nothing = received {
-                (patience * 2).min(RECEIVE_PAUSES.1)
+            timeout = if let Received::Nothing = received {
+                (timeout * 2).min(RECEIVE_PAUSES.1)
             } else {
                 // The other end is closed only after a loss, which is the last message.
                 handler.send(received).unwrap_or_default();
@@ -267,16 +270,16 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
             if is_lost {
                 return;
             }
-            self.call_off();
-            self.pass_on_limits();
+            self.send_cancel();
+            self.send_limits();
             self.close();
         }
     }
 
     /// Sends the ranks, once, the cancellation of the run.
-    fn call_off(&self) {
+    fn send_cancel(&self) {
         if self.cancel.is_cancelled() && !self.cancelled.swap(true, Ordering::Relaxed) {
-            self.group.post(ToMaster::CallOff);
+            self.group.post(ToMaster::Cancel);
         }
     }
 
@@ -287,7 +290,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
     }
 
     /// Sends the limits if they have changed, and requests the load for the workers here.
-    fn pass_on_limits(&self) {
+    fn send_limits(&self) {
         let Some(limits) = self.spec.run.limits else { return };
         let changes = limits.changes();
         if self.limits_sent.swap(changes, Ordering::Relaxed) != changes {
@@ -298,15 +301,15 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         }
     }
 
-    /// When the walk is through, reports to rank 0 that nothing more will come, so that it shares
-    /// the rest evenly.
+    /// Once the walk is complete, tells rank 0 that no more items will come, so that it shares the
+    /// rest evenly.
     fn close(&self) {
         if self.local.is_idle() && !self.closed.swap(true, Ordering::Relaxed) {
             self.group.post(ToMaster::Closed);
         }
     }
 
-    /// Reports problems. Nobody will retry.
+    /// Reports problems of entries that won't be retried.
     fn report_problems(&self, host: &str, problems: Vec<PackedProblem>) {
         if problems.iter().any(PackedProblem::is_error) {
             self.failed.store(true, Ordering::Relaxed);
@@ -314,70 +317,70 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.group.report_problems(host, problems, self.spec.run.report);
     }
 
-    fn take(&self, host: &str, report: ProgressReport) {
-        let ProgressReport { opened, items, ranges, files, mut news, cancelled } = report;
+    fn handle_report(&self, host: &str, report: ProgressReport) {
+        let ProgressReport { opened, items, ranges, files, mut user_output, cancelled } = report;
         if cancelled {
             self.cancel.cancel();
         }
-        let News { problems, .. } = &mut news;
+        let UserOutput { problems, .. } = &mut user_output;
         self.report_problems(host, std::mem::take(problems));
-        self.group.report_news(host, news, self.spec.run.report);
+        self.group.report_output(host, user_output, self.spec.run.report);
         let journal = self.group.journal();
         // Announced files come first: the ranges, items and files below refer to them.
         for opened in &opened {
-            let key = self.table().set_apart(opened, self.spec.run.tool, self.local.feed());
+            let key = self.table().detach_file(opened, self.spec.run.tool, self.local.feed());
             if let (Some(journal), Some(key)) = (journal, key) {
                 journal.file_begun(key, opened.ticket.clone());
             }
         }
-        ranges.into_iter().for_each(|over| self.range_over(over));
-        for over in items {
-            let Some(mut sent) = self.table().item_over(over.item) else { continue };
-            self.report_problems(host, over.problems);
+        ranges.into_iter().for_each(|done| self.range_done(done));
+        for done in items {
+            let Some(mut sent) = self.table().item_done(done.item) else { continue };
+            self.report_problems(host, done.problems);
             // Invariant: a detached file was removed from its item when it was announced, so
             // nothing large is completed with its item.
             let unannounced =
-                over.outcome.detached.iter().filter(|(name, _)| sent.pending.take(name).is_some());
+                done.outcome.detached.iter().filter(|(name, _)| sent.pending.take(name).is_some());
             self.lost.fetch_add(unannounced.count() as u64, Ordering::Relaxed);
-            // Only flawless items are recorded: the next run may succeed with the others.
-            if let Some(journal) = journal.filter(|_| over.flawless) {
-                record(journal, self.spec.run.tool, &sent, &over.outcome.stamps);
+            // Items with errors are not recorded: the next run may succeed with them.
+            if let Some(journal) = journal.filter(|_| done.error_free) {
+                record(journal, self.spec.run.tool, &sent, &done.outcome.stamps);
             }
-            self.complete(sent.feed, sent.pending, sent.item.claimed, over.outcome);
+            self.complete(sent.feed, sent.pending, sent.item.claimed, done.outcome);
         }
-        for over in files {
-            let Some(large) = self.table().file_over(over.file) else { continue };
-            let is_flawless = !over.problems.iter().any(PackedProblem::is_error);
-            self.report_problems(host, why_not(&large, over.moved, over.problems));
-            let is_stamped = over.moved && is_flawless && over.stamp != Stamp::NONE;
+        for done in files {
+            let Some(large) = self.table().file_done(done.file) else { continue };
+            let is_error_free = !done.problems.iter().any(PackedProblem::is_error);
+            self.report_problems(host, problems_to_report(&large, done.moved, done.problems));
+            let is_stamped = done.moved && is_error_free && done.stamp != Stamp::NONE;
             if let (Some(journal), Some(key)) = (journal.filter(|_| is_stamped), large.key) {
-                journal.done([(key, over.stamp)]);
+                journal.done([(key, done.stamp)]);
             }
-            let name = large.pending.entry().first().map(|entry| entry.name().to_owned());
+            let name = large.pending.entries().first().map(|entry| entry.name().to_owned());
             let emitted =
-                over.emitted.into_iter().filter_map(|result| Some((name.clone()?, result))).collect();
-            let completed = name.filter(|_| over.moved).into_iter().collect();
+                done.emitted.into_iter().filter_map(|result| Some((name.clone()?, result))).collect();
+            let completed = name.filter(|_| done.moved).into_iter().collect();
             let outcome = ItemOutcome { completed, emitted, ..ItemOutcome::default() };
             self.complete(large.feed, large.pending, large.item.claimed, outcome);
         }
-        self.room.notify_all();
+        self.has_space.notify_all();
     }
 
-    fn range_over(&self, over: RangeOver) {
-        self.spec.run.report.count(Tally { bytes: over.bytes, ..Tally::default() });
-        self.table().keep_problems(over.file, over.problems);
-        if !over.moved {
+    fn range_done(&self, done: RangeDone) {
+        self.spec.run.report.count(Tally { bytes: done.bytes, ..Tally::default() });
+        self.table().keep_problems(done.file, done.problems);
+        if !done.moved {
             return;
         }
-        let key = self.table().range_moved(over.file, over.range.clone(), over.result);
+        let key = self.table().range_moved(done.file, done.range.clone(), done.result);
         if let (Some(journal), Some(key)) = (self.group.journal(), key) {
-            journal.range_moved(key, over.range, Vec::new());
+            journal.range_moved(key, done.range, Vec::new());
         }
     }
 
-    /// Sends everything left to the ranks of another attempt. The walk went on while they were
-    /// started, and added to the table.
-    fn go_on(&self, Restart { why, without, ready }: Restart) {
+    /// Sends everything left to the ranks of another attempt, including what the walk has added to
+    /// the table since.
+    fn resume(&self, Restart { why, without, ready }: Restart) {
         let problem = match without {
             None => Problem::new(ClusterKind::Restarting).naming(why.text),
             Some(hosts) => Problem::new(ClusterKind::RestartingWithout).naming(why.text).naming(hosts),
@@ -386,30 +389,29 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         // Invariant: items that are in the table when the ranks become ready are sent here; later
         // ones are sent by the thread that adds them.
         let mut table = self.table();
-        self.group.take_up(ready);
+        self.group.adopt(ready);
         // The new ranks have received neither message.
         self.closed.store(false, Ordering::Relaxed);
         self.cancelled.store(false, Ordering::Relaxed);
         self.limits_sent.store(0, Ordering::Relaxed);
         // Nor the request that the old rank 0 had.
         self.with_limits(Limits::depend_on_grants);
-        self.call_off();
+        self.send_cancel();
         for sent in table.begin_attempt() {
-            self.post(&sent.pending, &sent.item, sent.pending.entries());
+            self.post(&sent.pending, &sent.item, sent.pending.entry_count());
         }
         drop(table);
         // Entries were removed from the table, so there is room.
-        self.room.notify_all();
+        self.has_space.notify_all();
     }
 
-    /// Gives up everything in flight. Entries found later are abandoned by whoever finds them,
-    /// because the job is lost.
+    /// Gives up everything in flight. Entries found later are abandoned when they are found.
     fn give_up(&self) {
         self.spec.run.tool.lost();
         self.with_limits(Limits::use_own_clocks);
         let left = self.table().give_up();
         left.into_iter().for_each(|(pending, item, feed)| self.abandon(pending, &item, feed));
-        self.room.notify_all();
+        self.has_space.notify_all();
     }
 
     /// Runs the tool over the operands, with a second thread that handles reports.
@@ -417,7 +419,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         std::thread::scope(|threads| {
             threads.spawn(|| self.handle_reports());
             let status = haul_flow::run(&self.spec.run, self, operands);
-            self.over.store(true, Ordering::Release);
+            self.ended.store(true, Ordering::Release);
             status
         })
     }
@@ -436,8 +438,7 @@ impl<'a, T: Distributed + 'static> Remote<'a, T> {
         self.spec.run.report.problem(problem);
     }
 
-    /// True if the job is lost, and with it more than the work in flight: a tool whose work can't
-    /// be repeated isn't continued.
+    /// True if the run was cut short: the job is lost, and the tool's work can't be repeated.
     fn is_cut_short(&self) -> bool {
         !T::MAY_BE_REPEATED && self.group.is_lost()
     }
@@ -531,7 +532,7 @@ impl<T: Distributed + 'static> Executor<T> for ProcessGroup {
 
 /// Chooses the problems of a large file to report: all, unless ranges failed. Of their errors only
 /// the first is reported, because the others are consequences. `own` are the leader's problems.
-fn why_not<T: Distributed>(
+fn problems_to_report<T: Distributed>(
     large: &LargeInFlight<'_, T>,
     moved: bool,
     own: Vec<PackedProblem>,
@@ -541,7 +542,7 @@ fn why_not<T: Distributed>(
     reported.extend(errors.into_iter().take(if moved { usize::MAX } else { 1 }));
     reported.extend(own);
     if !moved && !reported.iter().any(PackedProblem::is_error) {
-        let path = large.pending.entry().first().map(Entry::path).unwrap_or_default();
+        let path = large.pending.entries().first().map(Entry::path).unwrap_or_default();
         reported.push(PackedProblem::from(Problem::new(ClusterKind::NotMoved).naming(path)));
     }
     reported
@@ -551,10 +552,10 @@ fn why_not<T: Distributed>(
 fn record<T: Distributed>(journal: &Journal, tool: &T, sent: &Sent<'_, T>, stamps: &[Stamp]) {
     // Entries with a hard-link claim are never recorded: a later run that skipped them would not
     // know the file to link the other names to.
-    if sent.item.claimed || stamps.len() != sent.pending.entries() {
+    if sent.item.claimed || stamps.len() != sent.pending.entry_count() {
         return;
     }
-    let stamped = sent.pending.entry().iter().zip(stamps).filter(|(_, stamp)| **stamp != Stamp::NONE);
+    let stamped = sent.pending.entries().iter().zip(stamps).filter(|(_, stamp)| **stamp != Stamp::NONE);
     let keyed = stamped.filter_map(|(entry, stamp)| Some((entry_key(tool, entry)?, *stamp)));
     journal.done(keyed.filter(|(key, stamp)| journal.stamp(*key) != *stamp));
 }

@@ -14,7 +14,7 @@ pub struct Launched {
     pub ranks: Option<u32>,
     /// Rank of this process.
     pub rank: u32,
-    /// True if all ranks are on this host. Determined only if `one_host` needs it.
+    /// True if all ranks are on this host. Determined only where `one_host` needs it.
     pub on_one_host: bool,
     /// Name of the launcher, for messages.
     pub by: &'static str,

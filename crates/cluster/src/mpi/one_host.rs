@@ -17,14 +17,14 @@ const SHARED_MEMORY: [(&str, &str); 2] = [("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_bt
 /// Returns the variables to set.
 fn settings(launched: Option<&Launched>, is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
     let on_one_host = launched.is_some_and(|launched| launched.on_one_host);
-    // Whoever selects an MTL wants a different message layer altogether.
+    // Selecting an MTL means a different message layer altogether.
     if !on_one_host || is_set("OMPI_MCA_mtl") {
         return Vec::new();
     }
     SHARED_MEMORY.into_iter().filter(|(name, _)| !is_set(name)).collect()
 }
 
-/// Configures the library about to be opened, if all ranks are on this host.
+/// Configures the library that is opened next, if all ranks are on this host.
 pub(super) fn set(launched: Option<&Launched>) {
     let settings = settings(launched, |name| std::env::var_os(name).is_some());
     if settings.is_empty() || !has_one_thread() {

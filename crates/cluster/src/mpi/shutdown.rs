@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::flight::Flight;
 use super::library::{self, Library};
-use crate::standstill::Deadline;
+use crate::suspend_detector::Deadline;
 use crate::transport::{Broken, Rank};
 
 /// Tag of these messages.

@@ -1,4 +1,4 @@
-//! Large files: their ranges, who counts them, and the sizes of their teams.
+//! Large files: their ranges, the ranks that count these, and the sizes of their teams.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use haul_flow::plan;
 
-use super::group::Left;
-use super::team::{self, Question, Rates, TeamChoice, megabytes};
+use super::group::Membership;
+use super::team::{self, Rates, TeamChoice, TeamInputs, megabytes};
 use super::{CountedBy, FileId, LargeFile, Limits, RANGE_UNIT, SchedulerOrder};
 use crate::transport::Rank;
 
@@ -17,10 +17,10 @@ use crate::transport::Rank;
 pub(crate) struct FileSchedules {
     limits: Limits,
     workers: usize,
-    places: HashMap<FileId, u64>,
+    positions: HashMap<FileId, u64>,
     files: BTreeMap<u64, FileSchedule>,
     /// Files with ranges left to give.
-    wanting: BTreeSet<u64>,
+    with_ranges: BTreeSet<u64>,
     announced: u64,
     bytes_left: u64,
     rates: Rates,
@@ -32,7 +32,7 @@ struct FileSchedule {
     leader: Rank,
     counted_by: CountedBy,
     ticket: Arc<[u8]>,
-    question: Question,
+    inputs: TeamInputs,
     ranges: Ranges,
     /// Bytes to copy when it was announced, and of ranges that aren't complete yet.
     bytes: u64,
@@ -43,7 +43,7 @@ struct FileSchedule {
     is_reported: bool,
     team: Team,
     began: Option<Duration>,
-    /// Seconds from the beginning to the end, as predicted last before half of it was copied.
+    /// Seconds from beginning to end, as last predicted before half of the file was copied.
     predicted: Option<f64>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct RangeOutcome {
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
     pub(crate) moved: bool,
-    pub(crate) left: Left,
+    pub(crate) membership: Membership,
 }
 
 impl FileSchedules {
@@ -79,9 +79,9 @@ impl FileSchedules {
         Self {
             limits,
             workers,
-            places: HashMap::new(),
+            positions: HashMap::new(),
             files: BTreeMap::new(),
-            wanting: BTreeSet::new(),
+            with_ranges: BTreeSet::new(),
             announced: 0,
             bytes_left: 0,
             rates: Rates::default(),
@@ -99,7 +99,7 @@ impl FileSchedules {
     }
 
     /// True if there is at least one range per worker.
-    pub(crate) fn abound(&self) -> bool {
+    pub(crate) fn has_plenty(&self) -> bool {
         self.bytes_left / self.workers.max(1) as u64 >= self.limits.range_bytes_least(self.rates.client)
     }
 
@@ -110,21 +110,21 @@ impl FileSchedules {
 
     /// Adds a file. Ignores a number that is in use.
     pub(crate) fn open(&mut self, file: LargeFile, orders: &mut Vec<SchedulerOrder>) {
-        if self.places.contains_key(&file.id) {
+        if self.positions.contains_key(&file.id) {
             return;
         }
         let ranges = Ranges::new(&file);
-        let place = self.announced;
+        let position = self.announced;
         self.announced += 1;
-        self.places.insert(file.id, place);
+        self.positions.insert(file.id, position);
         self.bytes_left += ranges.bytes;
         if ranges.bytes > 0 {
-            self.wanting.insert(place);
+            self.with_ranges.insert(position);
         }
         let range_bytes = self.limits.range_bytes_least(self.rates.client).max(ranges.unit);
         let stripes = file.stripes.max(1);
-        let question =
-            Question { bytes: ranges.bytes, stripes, range_bytes, clients: self.workers, waiting: 0 };
+        let inputs =
+            TeamInputs { bytes: ranges.bytes, stripes, range_bytes, clients: self.workers, waiting: 0 };
         let mut file = FileSchedule {
             id: file.id,
             leader: file.leader,
@@ -132,7 +132,7 @@ impl FileSchedules {
             // never come.
             counted_by: if ranges.bytes > 0 { file.counted_by } else { CountedBy::Master },
             ticket: file.ticket.into(),
-            question,
+            inputs,
             bytes: ranges.bytes,
             bytes_left: ranges.bytes,
             ranges,
@@ -144,15 +144,15 @@ impl FileSchedules {
             began: None,
             predicted: None,
         };
-        file.report_when_over(orders);
-        self.files.insert(place, file);
+        file.report_when_done(orders);
+        self.files.insert(position, file);
     }
 
     /// Removes a file that its leader has finished, and drops its remaining ranges.
     pub(crate) fn close(&mut self, id: FileId, now: Duration, orders: &mut Vec<SchedulerOrder>) {
-        let Some(place) = self.places.remove(&id) else { return };
-        self.drop_ranges(place);
-        if let Some(file) = self.files.remove(&place)
+        let Some(position) = self.positions.remove(&id) else { return };
+        self.drop_ranges(position);
+        if let Some(file) = self.files.remove(&position)
             && self.limits.remarks
             && let (Some(began), Some(predicted)) = (file.began, file.predicted)
         {
@@ -172,47 +172,47 @@ impl FileSchedules {
         outcome: &RangeOutcome,
         orders: &mut Vec<SchedulerOrder>,
     ) {
-        let Some(&place) = self.places.get(&id) else { return };
-        let Some(file) = self.files.get_mut(&place) else { return };
+        let Some(&position) = self.positions.get(&id) else { return };
+        let Some(file) = self.files.get_mut(&position) else { return };
         if outcome.moved {
             let seconds = outcome.took.as_secs_f64();
-            self.rates.observe(outcome.bytes, seconds, file.members, file.question.stripes);
+            self.rates.observe(outcome.bytes, seconds, file.members, file.inputs.stripes);
         }
         file.in_hand = file.in_hand.saturating_sub(1);
         file.bytes_left = file.bytes_left.saturating_sub(outcome.bytes);
-        if outcome.left == Left::Gone {
+        if outcome.membership == Membership::Ended {
             file.members = file.members.saturating_sub(1);
         }
         // The file has failed: moving the rest would be in vain.
         if !outcome.moved {
             file.failed = true;
-            self.drop_ranges(place);
+            self.drop_ranges(position);
         }
-        if let Some(file) = self.files.get_mut(&place) {
-            file.report_when_over(orders);
+        if let Some(file) = self.files.get_mut(&position) {
+            file.report_when_done(orders);
         }
     }
 
     /// Returns the first file whose team has room for a worker, or that wants to keep it;
     /// `is_member` is true for files it already works on.
-    pub(crate) fn first_wanting(
+    pub(crate) fn first_open_team(
         &mut self,
         is_member: impl Fn(FileId) -> bool,
         now: Duration,
         orders: &mut Vec<SchedulerOrder>,
     ) -> Option<FileId> {
-        let waiting = self.wanting.len().saturating_sub(1);
-        let key = self.rates.key(Question::share(self.workers, waiting));
-        for place in &self.wanting {
-            let Some(file) = self.files.get_mut(place) else { continue };
+        let waiting = self.with_ranges.len().saturating_sub(1);
+        let key = self.rates.key(TeamInputs::share(self.workers, waiting));
+        for position in &self.with_ranges {
+            let Some(file) = self.files.get_mut(position) else { continue };
             if file.team.key != Some(key) {
                 let choice = file.choose(key, waiting, &self.rates, now);
                 if let Some(choice) = choice.filter(|_| self.limits.remarks) {
-                    let remark = choice.remark(&file.question, &self.rates);
+                    let remark = choice.remark(&file.inputs, &self.rates);
                     orders.push(SchedulerOrder::Remark(format!("file {}: {remark}", file.id.0)));
                 }
             }
-            // Who is in the team has both files open; another one would have to open them.
+            // A member has both files open; another worker would have to open them.
             if file.members < file.team.clients || file.members == file.team.clients && is_member(file.id) {
                 return Some(file.id);
             }
@@ -222,20 +222,24 @@ impl FileSchedules {
 
     /// Returns a file with ranges left: `preferred` if it has any, otherwise the first.
     pub(crate) fn first_with_ranges(&self, preferred: Option<FileId>) -> Option<FileId> {
-        let preferred =
-            preferred.and_then(|id| self.places.get(&id)).filter(|place| self.wanting.contains(place));
-        preferred.or_else(|| self.wanting.first()).and_then(|place| self.files.get(place)).map(|file| file.id)
+        let preferred = preferred
+            .and_then(|id| self.positions.get(&id))
+            .filter(|position| self.with_ranges.contains(position));
+        preferred
+            .or_else(|| self.with_ranges.first())
+            .and_then(|position| self.files.get(position))
+            .map(|file| file.id)
     }
 
     /// Cuts the next range off a file, for a worker that `joins` its team or already belongs to it.
     pub(crate) fn cut(&mut self, id: FileId, joins: bool, now: Duration) -> Option<Cut> {
         let step = self.step();
-        let place = self.places.get(&id)?;
-        let file = self.files.get_mut(place)?;
+        let position = self.positions.get(&id)?;
+        let file = self.files.get_mut(position)?;
         let range = file.ranges.next(step)?;
         self.bytes_left -= range.end - range.start;
         if file.ranges.bytes == 0 {
-            self.wanting.remove(place);
+            self.with_ranges.remove(position);
         }
         file.in_hand += 1;
         file.members += usize::from(joins);
@@ -247,9 +251,9 @@ impl FileSchedules {
         Some(Cut { range, leader: file.leader, report_to, ticket: Arc::clone(&file.ticket) })
     }
 
-    fn drop_ranges(&mut self, place: u64) {
-        self.wanting.remove(&place);
-        if let Some(file) = self.files.get_mut(&place) {
+    fn drop_ranges(&mut self, position: u64) {
+        self.with_ranges.remove(&position);
+        if let Some(file) = self.files.get_mut(&position) {
             self.bytes_left -= file.ranges.bytes;
             file.ranges = Ranges::default();
         }
@@ -258,28 +262,28 @@ impl FileSchedules {
 
 impl FileSchedule {
     /// Reports the last range to the leader, once, if the master counts.
-    fn report_when_over(&mut self, orders: &mut Vec<SchedulerOrder>) {
+    fn report_when_done(&mut self, orders: &mut Vec<SchedulerOrder>) {
         if self.counted_by == CountedBy::Master
             && !self.is_reported
             && self.in_hand == 0
             && self.ranges.bytes == 0
         {
             self.is_reported = true;
-            orders.push(SchedulerOrder::RangesOver { to: self.leader, file: self.id, moved: !self.failed });
+            orders.push(SchedulerOrder::RangesDone { to: self.leader, file: self.id, moved: !self.failed });
         }
     }
 
     /// Chooses the team anew, for `waiting` other files. Returns the choice if the size changes.
     fn choose(&mut self, key: Key, waiting: usize, rates: &Rates, now: Duration) -> Option<TeamChoice> {
-        self.question.waiting = waiting;
+        self.inputs.waiting = waiting;
         // On average, half of a range in hand is copied.
-        let copied = self.in_hand * self.question.range_bytes / 2;
-        self.question.bytes = self.bytes_left.saturating_sub(copied);
-        let choice = team::choose(&self.question, rates);
-        if self.question.bytes >= self.bytes / 2 {
+        let copied = self.in_hand * self.inputs.range_bytes / 2;
+        self.inputs.bytes = self.bytes_left.saturating_sub(copied);
+        let choice = team::choose(&self.inputs, rates);
+        if self.inputs.bytes >= self.bytes / 2 {
             // Members beyond the team leave one by one, when their ranges are complete.
             let clients = choice.clients.max((choice.clients + self.members).div_ceil(2));
-            let left = team::predict(&self.question, rates, clients);
+            let left = team::predict(&self.inputs, rates, clients);
             let passed = self.began.map_or(0.0, |began| now.saturating_sub(began).as_secs_f64());
             self.predicted = left.map(|left| passed + left).or(self.predicted);
         }

@@ -28,13 +28,13 @@ pub(crate) struct Bundle {
 #[derive(Debug)]
 pub(crate) struct RankTable {
     ranks: Vec<Rank>,
-    places: HashMap<Rank, usize>,
-    hands: Vec<Vec<Assignment>>,
+    indices: HashMap<Rank, usize>,
+    assignments: Vec<Vec<Assignment>>,
     last_files: Vec<Option<FileId>>,
     /// Large files that each worker has announced since its last bundle.
     announced: Vec<u32>,
     /// When each worker last completed something.
-    through: Vec<Duration>,
+    last_completed: Vec<Duration>,
     /// When each worker last completed an item or a range, or was given something while idle.
     progressed: Vec<Duration>,
     credit: usize,
@@ -47,12 +47,12 @@ pub(crate) struct RankTable {
 impl RankTable {
     pub(crate) fn new(ranks: Vec<Rank>, credit: usize) -> Self {
         Self {
-            places: ranks.iter().enumerate().map(|(place, &rank)| (rank, place)).collect(),
-            hands: vec![Vec::new(); ranks.len()],
+            indices: ranks.iter().enumerate().map(|(index, &rank)| (rank, index)).collect(),
+            assignments: vec![Vec::new(); ranks.len()],
             idle: (0..ranks.len()).collect(),
             last_files: vec![None; ranks.len()],
             announced: vec![0; ranks.len()],
-            through: vec![Duration::ZERO; ranks.len()],
+            last_completed: vec![Duration::ZERO; ranks.len()],
             progressed: vec![Duration::ZERO; ranks.len()],
             credit: credit.max(1),
             spare: BTreeSet::new(),
@@ -89,7 +89,7 @@ impl RankTable {
     /// with that duration.
     pub(crate) fn slow(&self, now: Duration, time: Duration) -> Vec<(Rank, Duration)> {
         let since = |worker: usize| now.saturating_sub(self.progressed[worker]);
-        let is_slow = |&worker: &usize| !self.hands[worker].is_empty() && since(worker) >= time;
+        let is_slow = |&worker: &usize| !self.assignments[worker].is_empty() && since(worker) >= time;
         let slow = (0..self.ranks.len()).filter(is_slow);
         slow.map(|worker| (self.ranks[worker], since(worker))).collect()
     }
@@ -100,24 +100,24 @@ impl RankTable {
 
     /// True if a worker is in a file's team now.
     pub(crate) fn holds_range_of(&self, worker: usize, file: FileId) -> bool {
-        self.hands[worker].contains(&Assignment::Range(file))
+        self.assignments[worker].contains(&Assignment::Range(file))
     }
 
     /// Adds an assignment to a worker's hand.
-    pub(crate) fn hold(&mut self, worker: usize, held: Assignment, now: Duration) {
-        if self.hands[worker].is_empty() {
+    pub(crate) fn assign(&mut self, worker: usize, held: Assignment, now: Duration) {
+        if self.assignments[worker].is_empty() {
             self.progressed[worker] = now;
         }
         if let Assignment::Range(file) = held {
             self.last_files[worker] = Some(file);
         }
-        self.hands[worker].push(held);
+        self.assignments[worker].push(held);
         self.update_idle_sets(worker);
     }
 
     /// Counts a large file announced by a worker: it has left the worker's bundle.
     pub(crate) fn announced(&mut self, rank: Rank) {
-        if let Some(&worker) = self.places.get(&rank) {
+        if let Some(&worker) = self.indices.get(&rank) {
             self.announced[worker] += 1;
         }
     }
@@ -125,8 +125,8 @@ impl RankTable {
     /// Removes a work item from a worker's hand. If it completes its bundle, returns the seconds
     /// per entry that the worker processed itself. Ignores an item that the worker doesn't hold.
     pub(crate) fn item_done(&mut self, rank: Rank, item: ItemId, now: Duration) -> Option<f64> {
-        let &worker = self.places.get(&rank)?;
-        let hand = &mut self.hands[worker];
+        let &worker = self.indices.get(&rank)?;
+        let hand = &mut self.assignments[worker];
         let (index, at) = hand.iter().enumerate().find_map(|(index, held)| match held {
             Assignment::Bundle(bundle) => Some((index, bundle.items.iter().position(|&id| id == item)?)),
             Assignment::Range(_) => None,
@@ -138,30 +138,30 @@ impl RankTable {
             return None;
         }
         // Until then the bundle waited behind the worker's other assignment.
-        let began = bundle.given.max(self.through[worker]);
+        let began = bundle.given.max(self.last_completed[worker]);
         // Announced files have left the bundle, so they don't count for this time.
         let own = bundle.entries.saturating_sub(std::mem::take(&mut self.announced[worker]));
         let took = now.saturating_sub(began).as_secs_f64();
         hand.swap_remove(index);
-        self.through[worker] = now;
+        self.last_completed[worker] = now;
         self.update_idle_sets(worker);
         (own > 0).then(|| took / f64::from(own))
     }
 
     /// Removes a range from a worker's hand. Ignores a range that the worker doesn't hold.
-    pub(crate) fn range_done(&mut self, rank: Rank, file: FileId, now: Duration) -> Option<Left> {
-        let &worker = self.places.get(&rank)?;
-        let hand = &mut self.hands[worker];
+    pub(crate) fn range_done(&mut self, rank: Rank, file: FileId, now: Duration) -> Option<Membership> {
+        let &worker = self.indices.get(&rank)?;
+        let hand = &mut self.assignments[worker];
         let at = hand.iter().position(|held| *held == Assignment::Range(file))?;
         hand.swap_remove(at);
-        self.through[worker] = now;
+        self.last_completed[worker] = now;
         self.progressed[worker] = now;
         self.update_idle_sets(worker);
-        Some(if self.holds_range_of(worker, file) { Left::Member } else { Left::Gone })
+        Some(if self.holds_range_of(worker, file) { Membership::Continues } else { Membership::Ended })
     }
 
     fn update_idle_sets(&mut self, worker: usize) {
-        let held = self.hands[worker].len();
+        let held = self.assignments[worker].len();
         let (idle, spare) = (held == 0, held > 0 && held < self.credit);
         if idle {
             self.idle.insert(worker)
@@ -178,8 +178,8 @@ impl RankTable {
 
 /// A worker's membership in a file's team after it has completed a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Membership {
     /// It has another range of the file.
-    Member,
-    Gone,
+    Continues,
+    Ended,
 }

@@ -6,9 +6,9 @@
 //! ```text
 //!            Item, Closed                             Items   (a bundle: up to 1,024 entries)
 //!   launch ──────────────►  ┌─────────────────────┐ ──────────────────────────► worker
-//!            Open, FileOver │ queue: work items   │ Range   (of a large file)
+//!            Open, FileDone │ queue: work items   │ Range   (of a large file)
 //!   leader ──────────────►  │ files: large, FIFO  │ ──────────────────────────► worker
-//!            ItemDone,      │ group: assignments  │ RangesOver
+//!            ItemDone,      │ group: assignments  │ RangesDone
 //!   worker   RangeDone ──►  │ team:  the model    │ ──────────────────────────► leader
 //!                           └─────────────────────┘ Over    to the master, once, at the end
 //! ```
@@ -37,7 +37,7 @@
 //!
 //! Assumptions: a rank sends [`SchedulerEvent::Open`] for a file before the
 //! [`SchedulerEvent::ItemDone`] of its work item (messages between two ranks keep their order);
-//! every announced file gets an [`SchedulerEvent::FileOver`]; a lost rank ends the job.
+//! every announced file gets an [`SchedulerEvent::FileDone`]; a lost rank ends the job.
 
 mod file;
 mod group;
@@ -56,7 +56,7 @@ use crate::transport::Rank;
 use file::{FileSchedules, RangeOutcome};
 use group::{Assignment, Bundle, RankTable};
 use queue::ItemQueue;
-pub use team::{Question, Rates, TOLERANCE, TeamChoice, choose};
+pub use team::{Rates, TOLERANCE, TeamChoice, TeamInputs, choose};
 
 /// Number of a work item, assigned by the launch process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct QueuedItem {
     pub body: Vec<u8>,
 }
 
-/// Who counts the completed ranges of a large file.
+/// The rank that counts the completed ranges of a large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CountedBy {
     /// The leader: it preserves attributes, so it must know at once when the last range is
@@ -102,7 +102,7 @@ pub struct LargeFile {
     pub stripe_bytes: u64,
     /// Number of storage targets; 1 if unknown.
     pub stripes: u32,
-    /// Who counts its completed ranges.
+    /// The rank that counts its completed ranges.
     pub counted_by: CountedBy,
     /// Ranges moved by earlier attempts, in any order.
     pub done: Vec<Range<u64>>,
@@ -140,7 +140,7 @@ pub enum SchedulerEvent {
         moved: bool,
     },
     /// The leader has finished a file, successfully or not. Its remaining ranges are dropped.
-    FileOver {
+    FileDone {
         /// The file.
         file: FileId,
     },
@@ -167,13 +167,13 @@ pub enum SchedulerOrder {
         /// The range, cut at stripes and at multiples of [`RANGE_UNIT`]; empty only for an empty
         /// file.
         range: Range<u64>,
-        /// Who gets the report.
+        /// The rank that gets the report.
         report_to: Rank,
         /// The leader's ticket.
         ticket: Arc<[u8]>,
     },
     /// No range of a file counted by the master is left or in hand.
-    RangesOver {
+    RangesDone {
         /// The leader.
         to: Rank,
         /// The file.
@@ -210,8 +210,8 @@ pub struct Limits {
 /// pages of 64 KiB, for `--direct`, and for the pieces of hashes, each of which needs one writer.
 pub const RANGE_UNIT: u64 = 1 << 20;
 
-/// Maximum expected duration of a bundle. Entries can be anything up to a large file, and 1,024 of
-/// 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.
+/// Maximum expected duration of a bundle. Entries can be anything up to a large file, and 1,024
+/// files of 60 MB are 60 GB that no other rank can share; 1,024 small files take far less time.
 const BUNDLE_TIME: Duration = Duration::from_secs(3);
 
 /// Time without a completion after which a rank is called slow: longer than a healthy rank needs
@@ -224,7 +224,7 @@ const LARGE_TIME: Duration = Duration::from_secs(1);
 /// Minimum duration of a range, once the clients' rate is known.
 const RANGE_TIME: Duration = Duration::from_millis(50);
 
-/// Ranges for each worker out of the rest, unless they would be too small.
+/// Ranges that the rest is cut into per worker, unless they would be too small.
 const RANGES_EACH: u64 = 4;
 
 /// Minimum duration of a bundle near the end, if there are more entries than idle workers: a
@@ -308,8 +308,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Weight of the newest bundle. The first ones are no measure: they are small, so of few
-    /// directories, and each rank has only the workers that it begins with.
+    /// Weight of the newest bundle. The first ones aren't representative: they are small, so they
+    /// span few directories, and each rank has only the workers that it begins with.
     const WEIGHT: f64 = 0.5;
 
     fn observe(&mut self, seconds: f64) {
@@ -347,8 +347,8 @@ impl Scheduler {
         self.give(now, orders);
     }
 
-    /// Handles an event without giving out work. A caller that has several events notes all of them
-    /// before it calls [`Scheduler::give`], which makes fuller bundles.
+    /// Handles an event without giving out work. A caller that has several events passes all of
+    /// them before it calls [`Scheduler::give`], for fuller bundles.
     ///
     /// `now` is the time since the master started.
     pub fn note(&mut self, event: SchedulerEvent, now: Duration, orders: &mut Vec<SchedulerOrder>) {
@@ -365,12 +365,12 @@ impl Scheduler {
                 }
             }
             SchedulerEvent::RangeDone { rank, file, range, took, moved } => {
-                if let Some(left) = self.group.range_done(rank, file, now) {
+                if let Some(membership) = self.group.range_done(rank, file, now) {
                     let bytes = range.end - range.start;
-                    self.files.range_done(file, &RangeOutcome { bytes, took, moved, left }, orders);
+                    self.files.range_done(file, &RangeOutcome { bytes, took, moved, membership }, orders);
                 }
             }
-            SchedulerEvent::FileOver { file } => self.files.close(file, now, orders),
+            SchedulerEvent::FileDone { file } => self.files.close(file, now, orders),
         }
     }
 
@@ -394,13 +394,13 @@ impl Scheduler {
         }
     }
 
-    /// Returns the number of entries queued here, in nobody's hands.
+    /// Returns the number of entries that are queued and not assigned.
     #[must_use]
     pub fn queued_entries(&self) -> u64 {
         self.items.entries()
     }
 
-    /// Returns the bytes of large files queued here, in nobody's hands.
+    /// Returns the bytes of large files that are queued and not assigned.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
         self.files.bytes_left()
@@ -432,13 +432,13 @@ impl Scheduler {
     fn give_ahead(&mut self, now: Duration, orders: &mut Vec<SchedulerOrder>) {
         let mut after = None;
         while let Some(worker) = self.group.next_with_credit(after) {
-            let given = self.files.abound()
+            let given = self.files.has_plenty()
                 && (self.give_range(worker, now, orders)
                     || self.items.is_empty() && self.give_any_range(worker, now, orders))
-                || self.items_abound() && self.give_items(worker, now, orders);
+                || self.has_plenty_of_items() && self.give_items(worker, now, orders);
             if !given {
                 // Another worker may still get a range: it may be in a file's team.
-                if !self.files.abound() {
+                if !self.files.has_plenty() {
                     break;
                 }
                 after = Some(worker);
@@ -446,9 +446,8 @@ impl Scheduler {
         }
     }
 
-    /// True if a bundle may wait at a busy worker: it is a full one, and enough is left for
-    /// the others.
-    fn items_abound(&self) -> bool {
+    /// True if a bundle may wait at a busy worker: it is full, and enough is left for the others.
+    fn has_plenty_of_items(&self) -> bool {
         if self.group.len() == 1 {
             return true;
         }
@@ -480,7 +479,7 @@ impl Scheduler {
     /// Gives `worker` a range of the first file that wants it in its team.
     fn give_range(&mut self, worker: usize, now: Duration, orders: &mut Vec<SchedulerOrder>) -> bool {
         let group = &self.group;
-        match self.files.first_wanting(|file| group.holds_range_of(worker, file), now, orders) {
+        match self.files.first_open_team(|file| group.holds_range_of(worker, file), now, orders) {
             Some(file) => self.give_range_of(file, worker, now, orders),
             None => false,
         }
@@ -504,7 +503,7 @@ impl Scheduler {
     ) -> bool {
         let joins = !self.group.holds_range_of(worker, file);
         let Some(cut) = self.files.cut(file, joins, now) else { return false };
-        self.group.hold(worker, Assignment::Range(file), now);
+        self.group.assign(worker, Assignment::Range(file), now);
         orders.push(SchedulerOrder::Range {
             to: self.group.rank(worker),
             file,
@@ -523,7 +522,7 @@ impl Scheduler {
         }
         let entries = items.iter().map(|item| item.entries).sum();
         let bundle = Bundle { items: items.iter().map(|item| item.id).collect(), entries, given: now };
-        self.group.hold(worker, Assignment::Bundle(bundle), now);
+        self.group.assign(worker, Assignment::Bundle(bundle), now);
         orders.push(SchedulerOrder::Items { to: self.group.rank(worker), items });
         true
     }

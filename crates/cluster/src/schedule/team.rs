@@ -24,7 +24,7 @@ pub const TOLERANCE: f64 = 0.03;
 /// it makes the time rise again where more clients don't help.
 const JOIN_SECONDS: f64 = 0.000_2;
 
-/// Share of the earlier ranges' weight that each further range takes, in the client rate.
+/// Decay of the earlier ranges' weight with each further range, in the client rate.
 const CLIENT_FORGETS: f64 = 0.1;
 
 /// Weights of the newest range in the stripe rate: the best seen counts, and is forgotten slowly.
@@ -33,7 +33,7 @@ const STRIPE_WEIGHT_WORSE: f64 = 0.01;
 
 /// Inputs of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct TeamInputs {
     /// Bytes left to copy.
     pub bytes: u64,
     /// Number of storage targets the file lies on.
@@ -53,8 +53,8 @@ pub struct Rates {
     pub client: Option<f64>,
     /// Best rate of one stripe.
     pub stripe: Option<f64>,
-    /// Bytes and seconds of recent ranges. Their times differ much, so only the sums say how fast a
-    /// client is.
+    /// Bytes and seconds of recent ranges. Their times vary widely, so the rate is computed from
+    /// the sums.
     recent: (f64, f64),
 }
 
@@ -69,7 +69,7 @@ pub struct TeamChoice {
     pub best: Option<(f64, usize)>,
 }
 
-impl Question {
+impl TeamInputs {
     /// Returns an even share of `clients` for a file while `waiting` others wait.
     #[must_use]
     pub fn share(clients: usize, waiting: usize) -> usize {
@@ -115,13 +115,13 @@ fn blend(average: &mut Option<f64>, value: f64, weight: f64) {
 
 /// Chooses the size of a team.
 #[must_use]
-pub fn choose(question: &Question, rates: &Rates) -> TeamChoice {
-    let useful = question.useful();
+pub fn choose(inputs: &TeamInputs, rates: &Rates) -> TeamChoice {
+    let useful = inputs.useful();
     let (Some(client), Some(stripe)) = (rates.client, rates.stripe) else {
-        let clients = useful.min(question.stripes.max(1) as usize);
+        let clients = useful.min(inputs.stripes.max(1) as usize);
         return TeamChoice { clients, seconds: None, best: None };
     };
-    let time = |clients| seconds(question, clients, client, stripe);
+    let time = |clients| seconds(inputs, clients, client, stripe);
     let best = (1..=useful).map(|clients| (time(clients), clients)).min_by(|a, b| a.0.total_cmp(&b.0));
     let (fastest, _) = best.unwrap_or((0.0, 1));
     let enough = (1..=useful).find(|&clients| time(clients) <= fastest * (1.0 + TOLERANCE)).unwrap_or(1);
@@ -129,24 +129,24 @@ pub fn choose(question: &Question, rates: &Rates) -> TeamChoice {
 }
 
 /// Predicts the seconds that `clients` clients need, if the rates were measured.
-pub(crate) fn predict(question: &Question, rates: &Rates, clients: usize) -> Option<f64> {
-    Some(seconds(question, clients, rates.client?, rates.stripe?))
+pub(crate) fn predict(inputs: &TeamInputs, rates: &Rates, clients: usize) -> Option<f64> {
+    Some(seconds(inputs, clients, rates.client?, rates.stripe?))
 }
 
 /// Predicts the time with `clients` clients, in seconds.
-fn seconds(question: &Question, clients: usize, client: f64, stripe: f64) -> f64 {
-    let range = question.range_bytes.clamp(1, question.bytes.max(1));
-    let rounds = question.bytes.div_ceil(range).div_ceil(clients as u64);
+fn seconds(inputs: &TeamInputs, clients: usize, client: f64, stripe: f64) -> f64 {
+    let range = inputs.range_bytes.clamp(1, inputs.bytes.max(1));
+    let rounds = inputs.bytes.div_ceil(range).div_ceil(clients as u64);
     let moving = rounds as f64 * range as f64 / client;
-    let storing = question.bytes as f64 / (f64::from(question.stripes.max(1)) * stripe);
+    let storing = inputs.bytes as f64 / (f64::from(inputs.stripes.max(1)) * stripe);
     moving.max(storing) + clients as f64 * JOIN_SECONDS
 }
 
 impl TeamChoice {
     /// Returns the inputs and the choice as one line.
     #[must_use]
-    pub fn remark(&self, question: &Question, rates: &Rates) -> String {
-        let Question { bytes, stripes, clients, waiting, .. } = question;
+    pub fn remark(&self, inputs: &TeamInputs, rates: &Rates) -> String {
+        let TeamInputs { bytes, stripes, clients, waiting, .. } = inputs;
         let of = format!(
             "a team of {} for {} MB on {stripes} stripes, of {clients} clients, {waiting} other files waiting",
             self.clients,
@@ -175,9 +175,9 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn question() -> impl Strategy<Value = Question> {
+    fn inputs() -> impl Strategy<Value = TeamInputs> {
         (0u64..1 << 40, 1u32..200, MIB..256 * MIB, 1usize..600, 0usize..20).prop_map(
-            |(bytes, stripes, range_bytes, clients, waiting)| Question {
+            |(bytes, stripes, range_bytes, clients, waiting)| TeamInputs {
                 bytes,
                 stripes,
                 range_bytes,
@@ -197,29 +197,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_team_has_somebody_and_no_more_than_there_are(question in question(), client in rate(), stripe in rate()) {
+        fn a_team_has_somebody_and_no_more_than_there_are(inputs in inputs(), client in rate(), stripe in rate()) {
             for rates in [Rates::default(), rates(client, stripe)] {
-                let choice = choose(&question, &rates);
-                prop_assert!(choice.clients >= 1 && choice.clients <= question.clients);
-                let ranges = question.bytes.div_ceil(question.range_bytes).max(1);
+                let choice = choose(&inputs, &rates);
+                prop_assert!(choice.clients >= 1 && choice.clients <= inputs.clients);
+                let ranges = inputs.bytes.div_ceil(inputs.range_bytes).max(1);
                 prop_assert!(choice.clients as u64 <= ranges);
             }
         }
 
         #[test]
-        fn no_smaller_team_is_nearly_as_good(question in question(), client in rate(), stripe in rate()) {
-            let choice = choose(&question, &rates(client, stripe));
+        fn no_smaller_team_is_nearly_as_good(inputs in inputs(), client in rate(), stripe in rate()) {
+            let choice = choose(&inputs, &rates(client, stripe));
             let (best, _) = choice.best.unwrap();
             prop_assert!(choice.seconds.unwrap() <= best * (1.0 + TOLERANCE));
             for fewer in 1..choice.clients {
-                prop_assert!(seconds(&question, fewer, client, stripe) > best * (1.0 + TOLERANCE));
+                prop_assert!(seconds(&inputs, fewer, client, stripe) > best * (1.0 + TOLERANCE));
             }
         }
 
         #[test]
         fn a_slower_client_needs_no_fewer_of_them(stripes in 1u32..64, client in rate(), stripe in rate()) {
-            let question = Question { bytes: 1 << 40, stripes, range_bytes: 32 * MIB, clients: 512, waiting: 0 };
-            let of = |client| choose(&question, &rates(client, stripe)).clients;
+            let inputs = TeamInputs { bytes: 1 << 40, stripes, range_bytes: 32 * MIB, clients: 512, waiting: 0 };
+            let of = |client| choose(&inputs, &rates(client, stripe)).clients;
             prop_assert!(of(client / 2.0) >= of(client));
         }
 
@@ -247,21 +247,21 @@ mod tests {
 
     #[test]
     fn one_client_a_stripe_until_something_is_measured() {
-        let question =
-            Question { bytes: 1 << 34, stripes: 8, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
-        assert_eq!(choose(&question, &Rates::default()).clients, 8);
-        assert_eq!(choose(&Question { waiting: 19, ..question }, &Rates::default()).clients, 5);
+        let inputs =
+            TeamInputs { bytes: 1 << 34, stripes: 8, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
+        assert_eq!(choose(&inputs, &Rates::default()).clients, 8);
+        assert_eq!(choose(&TeamInputs { waiting: 19, ..inputs }, &Rates::default()).clients, 5);
     }
 
     #[test]
     fn fast_targets_want_several_clients_a_stripe_and_slow_ones_fewer() {
-        let question =
-            Question { bytes: 24_000_000_000, stripes: 4, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
-        let fast = choose(&question, &rates(100e6, 500e6));
+        let inputs =
+            TeamInputs { bytes: 24_000_000_000, stripes: 4, range_bytes: 32 * MIB, clients: 100, waiting: 0 };
+        let fast = choose(&inputs, &rates(100e6, 500e6));
         assert!((18..=22).contains(&fast.clients), "{fast:?}");
-        let slow = choose(&question, &rates(100e6, 25e6));
+        let slow = choose(&inputs, &rates(100e6, 25e6));
         assert_eq!(slow.clients, 1, "{slow:?}");
-        let remark = fast.remark(&question, &rates(100e6, 500e6));
+        let remark = fast.remark(&inputs, &rates(100e6, 500e6));
         assert!(
             remark.contains("24000 MB on 4 stripes") && remark.contains("100.0 MB/s a client"),
             "{remark}"

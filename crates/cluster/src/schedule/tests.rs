@@ -91,7 +91,7 @@ impl Pretended {
                 assert!(!self.finishing.is_empty(), "nobody has anything to do, and it is not over");
                 let drawn = self.random.random_range(0..self.finishing.len());
                 let file = self.finishing.swap_remove(drawn);
-                self.send(SchedulerEvent::FileOver { file });
+                self.send(SchedulerEvent::FileDone { file });
                 self.seen(file).over = true;
             } else {
                 let rank = busy[self.random.random_range(0..busy.len())];
@@ -200,7 +200,7 @@ impl Pretended {
                     seen.given.push(range.clone());
                     self.hands[to.index()].push_back(order);
                 }
-                SchedulerOrder::RangesOver { to, file, moved } => {
+                SchedulerOrder::RangesDone { to, file, moved } => {
                     let seen = self.seen(*file);
                     assert_eq!((*to, *moved), (seen.file.leader, !seen.failed));
                     assert_eq!(seen.back, bytes_of(&seen.given), "ranges are still in somebody's hands");

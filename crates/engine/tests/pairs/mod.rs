@@ -62,5 +62,5 @@ pub(crate) fn line_10_a_pair_writes_what_it_has_read(mut subject: Subject) {
         }
         assert!(ground.content(&to) == pattern(round, 0, PAIRED_BYTES), "round {round}");
     }
-    subject.met_mischief();
+    subject.assert_faults_were_injected();
 }

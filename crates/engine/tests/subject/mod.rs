@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_engine::{ENGINES, Engine, EngineChoice, EngineSetup, Faulty, Mischief, Ops, Placement, Uring};
+use haul_engine::{ENGINES, Engine, EngineChoice, EngineSetup, FaultRates, Faulty, Ops, Placement, Uring};
 use haul_sys::Result;
 use haul_testkit::random;
 
@@ -25,8 +25,9 @@ pub(crate) fn subject(made: Result<Box<dyn Engine>>, faulty: bool, line: &str) -
     if !faulty {
         return Some(Subject { engine, struck: None, seed });
     }
-    let engine = Faulty::new(engine, Mischief { seed, errors: 200, shorts: 300, delays: 300, reorder: true });
-    let struck = Some(engine.struck());
+    let engine =
+        Faulty::new(engine, FaultRates { seed, errors: 200, shorts: 300, delays: 300, reorder: true });
+    let struck = Some(engine.fault_count());
     Some(Subject { engine: Box::new(engine), struck, seed })
 }
 
@@ -36,7 +37,7 @@ impl Subject {
     }
 
     /// Checks that `faulty` injected at least one fault: without any, the test proves nothing.
-    pub(crate) fn met_mischief(&self) {
+    pub(crate) fn assert_faults_were_injected(&self) {
         if let Some(struck) = &self.struck {
             assert!(struck.load(Ordering::Relaxed) > 0, "faulty never struck");
         }
@@ -45,7 +46,7 @@ impl Subject {
 
 pub(crate) fn listed(choice: EngineChoice, depth: usize) -> Result<Box<dyn Engine>> {
     let listed = ENGINES.iter().find(|listed| listed.choice == choice).expect("the list has every choice");
-    let engine = listed.make(&EngineSetup::of_depth(depth))?;
+    let engine = listed.choice.create(&EngineSetup::of_depth(depth))?;
     let caps = engine.caps();
     assert_eq!(caps.name, listed.name, "the engine in use is the one asked for");
     assert!(caps.depth == depth || choice == EngineChoice::Sync, "made for {depth}, takes {}", caps.depth);
@@ -71,7 +72,8 @@ pub(crate) fn direct(placement: Placement) -> Result<Box<dyn Engine>> {
 
 pub(crate) fn asked_for() -> Result<Box<dyn Engine>> {
     let setup = EngineSetup { ops: Some(Ops::Multi), direct_descriptors: true, ..EngineSetup::of_depth(16) };
-    let engine = ENGINES.iter().find(|listed| listed.choice == EngineChoice::Uring).unwrap().make(&setup)?;
+    let engine =
+        ENGINES.iter().find(|listed| listed.choice == EngineChoice::Uring).unwrap().choice.create(&setup)?;
     assert!(engine.caps().pairs, "this kernel takes no pairs");
     Ok(engine)
 }

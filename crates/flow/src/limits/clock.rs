@@ -73,8 +73,8 @@ impl LimitClock {
         self.per_second = per_second;
     }
 
-    /// Allows nothing for the time since the last reading.
-    pub(super) fn stand_still(&mut self, now: Instant) {
+    /// Skips the time since the last reading: nothing is allowed for it.
+    pub(super) fn skip_time(&mut self, now: Instant) {
         self.read = Some(now);
     }
 
@@ -84,7 +84,7 @@ impl LimitClock {
 
     pub(super) fn use_own_time(&mut self, now: Instant) {
         self.requests = None;
-        self.stand_still(now);
+        self.skip_time(now);
     }
 
     /// Returns the amount to request now, which is then outstanding; 0 for no request.

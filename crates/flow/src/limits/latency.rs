@@ -1,8 +1,8 @@
 //! Latency of metadata calls, for `--max-latency`.
 //!
-//! Measured are the open of a source file or directory, and how a tool looks at an entry that it
-//! then skips, on the source's side; and how a tool opens the target of a file. Both sides are
-//! counted by themselves: a local source must not hide a slow target.
+//! On the source's side, this measures opening a file or directory, and planning an entry that is
+//! then skipped; on the target's side, opening the target of a file. The sides are counted
+//! separately: a local source must not hide a slow target.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! One file on its way through a worker, from its open to its two closes. In between, `stream.rs`
 //! moves its content.
 //!
-//! Each state has one call in flight. Its outcome leads to what the file needs next, which the
-//! worker does: a call in another state, or nothing more.
+//! Each state has one call in flight. Its outcome determines the next step ([`FileStep`]), which
+//! the worker performs: a call in another state, or the end of the file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::stream::{Stream, StreamStep};
 use crate::cache_policy::CachePolicy;
 use crate::context::{ClosedFile, Context};
 use crate::decision::{EntryFailure, FileRange, Finished, Holes, OpenSource, Probe, Start, Transfer};
-use crate::limits::{Limits, Side, measured};
+use crate::limits::{Limits, Side, measure_call};
 use crate::open_file::MoveSetup;
 use crate::tool::{Entry, Job, OpenFile, Tool};
 
@@ -55,7 +55,7 @@ pub(super) enum FileStep<T: Tool> {
     StreamDone,
     /// Free the slot. The worker is done with the file.
     FileDone,
-    /// Keep this state: the outcome was of another call.
+    /// Keep this state: the outcome belongs to another call.
     Other(FileState<T>),
 }
 
@@ -65,7 +65,7 @@ impl<T: Tool> FileState<T> {
             Self::Opening(opening) | Self::Stating(opening, _) => &opening.entry,
             Self::Probing(file) => &file.entry,
             Self::Moving(stream) => &stream.file.entry,
-            Self::ClosingTarget(ending) | Self::ClosingSource(ending) => &ending.entry,
+            Self::ClosingTarget(closing) | Self::ClosingSource(closing) => &closing.entry,
         }
     }
 
@@ -81,8 +81,8 @@ impl<T: Tool> FileState<T> {
                 let progress = stream.advance(cx, io, outcome);
                 Self::after(cx, io, progress)
             }
-            (Self::ClosingTarget(ending), Outcome::Closed(result)) => ending.target_closed(cx, result),
-            (Self::ClosingSource(ending), Outcome::Closed(result)) => ending.source_closed(cx, result),
+            (Self::ClosingTarget(closing), Outcome::Closed(result)) => closing.target_closed(cx, result),
+            (Self::ClosingSource(closing), Outcome::Closed(result)) => closing.source_closed(cx, result),
             (state, _) => FileStep::Other(state),
         }
     }
@@ -141,7 +141,7 @@ pub(super) struct Opening<T: Tool> {
     pub(super) entry: Entry<T>,
     /// True if a symbolic link at its name is followed.
     pub(super) follow: bool,
-    /// Selects whether its first block is looked for.
+    /// Whether to probe for its first block.
     pub(super) probe: Probe,
     /// When its open was submitted, if that is to be measured.
     pub(super) begun: Option<Instant>,
@@ -153,7 +153,7 @@ impl<T: Tool> Opening<T> {
         let directory = match cx.cache().open(&self.entry.node.source) {
             Ok(directory) => directory,
             Err(cause) => {
-                cx.give_up(&self.entry, EntryFailure::OpenPlace(&cause));
+                cx.give_up(&self.entry, EntryFailure::OpenParent(&cause));
                 return None;
             }
         };
@@ -293,7 +293,7 @@ impl<T: Tool> StatedFile<T> {
         let opened = OpenSource { source: &self.source, stat: &self.stat, first };
         let open = || cx.open_file(&self.entry, &opened);
         let has_target = |start: &Start<T::File>| !cx.take_has_read() && matches!(start, Start::Move { .. });
-        let start = measured(cx.run.limits, Side::Target, open, has_target);
+        let start = measure_call(cx.run.limits, Side::Target, open, has_target);
         let mut part = None;
         let (own, target, transfer, inspect, other) = match start {
             Start::Move { own, target, transfer, inspect, part: first } => {
@@ -408,7 +408,7 @@ fn release<T: Tool>(
     file: Arc<OpenFile<T>>,
     is_last_here: bool,
 ) -> FileStep<T> {
-    // Of several workers that drop it at once, exactly one gets it (`Arc::into_inner`).
+    // If several workers drop it at once, exactly one gets the file (`Arc::into_inner`).
     let Some(mut file) = Arc::into_inner(file) else {
         return if is_last_here { FileStep::FileDone } else { FileStep::StreamDone };
     };
@@ -435,7 +435,7 @@ fn release<T: Tool>(
         // stays reserved.
         truncate(&**target, file.length()).unwrap_or_default();
     }
-    if let Err(cause) = file.cache_policy.tidy(&file.source, file.target.as_ref())
+    if let Err(cause) = file.cache_policy.drop_pages(&file.source, file.target.as_ref())
         && file.fail()
     {
         cx.report_failure(&file.entry, EntryFailure::WriteTarget(&cause));
@@ -452,14 +452,14 @@ fn release<T: Tool>(
     let OpenFile::<T> { entry, source, target, own, other, .. } = file;
     // Drop this reference first: the tool closes the compared file.
     drop(other);
-    let ending = ClosingFile { entry, source: Some(source), end: CloseAction::File(own, length), moved };
+    let closing = ClosingFile { entry, source: Some(source), end: CloseAction::File(own, length), moved };
     match target.map(Arc::into_inner) {
-        None => ending.close_source(cx),
-        Some(Some(file)) => FileStep::Call(FileState::ClosingTarget(ending), Call::Close { file }),
+        None => closing.close_source(cx),
+        Some(Some(file)) => FileStep::Call(FileState::ClosingTarget(closing), Call::Close { file }),
         // A broken ring may still hold the file: nobody will learn whether its close lost data.
         Some(None) => {
             let held = Error::new(Operation::Close, "held by a broken ring".to_owned(), Errno::BUSY);
-            ending.target_closed(cx, Err(held))
+            closing.target_closed(cx, Err(held))
         }
     }
 }
@@ -487,8 +487,8 @@ pub(super) struct ClosingFile<T: Tool> {
 
 /// Action after a file is closed.
 enum CloseAction<F> {
-    /// Pass the tool's state to `Tool::close_file`, and complete the entry. The content has so many
-    /// bytes.
+    /// Pass the tool's state to `Tool::close_file`, and complete the entry. The number is the
+    /// content's length in bytes.
     File(F, u64),
     /// Complete the entry: the tool never had the file, or is done with it.
     Skipped,

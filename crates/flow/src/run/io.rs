@@ -27,11 +27,11 @@ const LARGE_KEPT: usize = 8;
 
 /// Number of cached small files that outweigh one uncached file: a ring pays off if more than one
 /// file in five is uncached (docs/measurements/choices.md).
-const UNCACHED_WEIGHT: usize = 4;
+const UNCACHED_SCORE: usize = 4;
 
-/// When a ring pays for itself: after 32 uncached small files in a row. Creating one costs about as
-/// much as copying a few dozen files.
-const RING_WORTH: usize = 32 * UNCACHED_WEIGHT;
+/// Score at which a ring pays for itself: 32 uncached small files in a row. Creating one costs
+/// about as much as copying a few dozen files.
+const RING_SCORE_MIN: usize = 32 * UNCACHED_SCORE;
 
 /// Files up to this size always leave their pages in the cache: looking up the memory limit isn't
 /// worth it for them.
@@ -47,10 +47,10 @@ pub(super) struct Io {
     pub(super) probes: bool,
     /// The last device where a probe missed, and whether it is a tmpfs, where it always does.
     pub(super) probed_device: Option<(u64, bool)>,
-    /// Number of operations that the engine accepts, including the one about to be submitted.
-    pub(super) room: usize,
-    /// Score in favour of a ring; see [`Io::note_uncached`].
-    worth_of_ring: usize,
+    /// Free space in the engine's queue, in operations; at least one.
+    pub(super) queue_space: usize,
+    /// Score in favour of a ring ([`Io::note_uncached`]).
+    ring_score: usize,
     /// Buffers that are not in use: of a whole block, and of each size in [`SMALL_BUFFERS`].
     pub(super) large_buffers: Vec<Buffer>,
     small_buffers: [Vec<Buffer>; SMALL_BUFFERS.len()],
@@ -73,8 +73,8 @@ impl Io {
             window,
             probes: false,
             probed_device: None,
-            room: 1,
-            worth_of_ring: 0,
+            queue_space: 1,
+            ring_score: 0,
             large_buffers: Vec::new(),
             small_buffers: Default::default(),
             uses_pipe: false,
@@ -99,20 +99,20 @@ impl Io {
             && caps.blocks
             && !switches.direct
             && !switches.drop_cache
-            && self.settings.held > 0
+            && self.settings.cached_directories > 0
             && haul_sys::interposer().is_none();
         self.pipe = None;
     }
 
     /// Counts a small file whose first block was not in the page cache.
     pub(super) fn note_uncached(&mut self) {
-        self.worth_of_ring += UNCACHED_WEIGHT;
+        self.ring_score += UNCACHED_SCORE;
     }
 
     /// Counts a file of so many bytes whose first block was in the page cache.
     pub(super) fn note_cached(&mut self, bytes: u64) {
-        self.worth_of_ring = match bytes {
-            ..=SMALL_BYTES => self.worth_of_ring.saturating_sub(1),
+        self.ring_score = match bytes {
+            ..=SMALL_BYTES => self.ring_score.saturating_sub(1),
             // A ring would copy larger ones much slower.
             _ => 0,
         };
@@ -120,7 +120,7 @@ impl Io {
 
     /// Returns true if the small files have to be fetched often enough to be worth a ring.
     pub(super) fn suits_ring(&self) -> bool {
-        self.worth_of_ring >= RING_WORTH
+        self.ring_score >= RING_SCORE_MIN
     }
 
     /// Returns true if a source of this size should be copied through a pipe, because nearly all of

@@ -160,7 +160,7 @@ pub(crate) fn end<T: Tool>(shared: &RunShared<'_, T>) -> Status {
     Status::Success
 }
 
-/// Returns the engine that was created in advance, or else a new one.
+/// Returns the engine that was created in advance, or a new one.
 fn first_or_new_engine<T>(spec: &RunSpec<'_, T>, me: usize) -> Box<dyn Engine> {
     let ready = lock(&spec.engine).take();
     let made = match ready {
@@ -180,12 +180,12 @@ fn first_or_new_engine<T>(spec: &RunSpec<'_, T>, me: usize) -> Box<dyn Engine> {
     made.engine
 }
 
-/// Logs the choices, and why a better one was not possible.
+/// Logs the settings, and why a better one was not possible.
 fn log_settings(report: &dyn Reporter, settings: &Settings, NewEngine { engine, note }: &NewEngine) {
     if let Some(note) = note {
         report.debug(note);
     }
-    let Settings { jobs, window, block_bytes, held, .. } = settings;
+    let Settings { jobs, window, block_bytes, cached_directories, .. } = settings;
     let caps = engine.caps();
     if let Some(library) = haul_sys::interposer() {
         let effect = match settings.engine {
@@ -197,7 +197,8 @@ fn log_settings(report: &dyn Reporter, settings: &Settings, NewEngine { engine, 
     }
     let asked = if settings.engine == EngineChoice::Auto { " (auto)" } else { "" };
     report.debug(&format!(
-        "engine {}{asked}, {}, {} files in flight each, blocks of {block_bytes} bytes, {held} directories held",
+        "engine {}{asked}, {}, {} files in flight each, blocks of {block_bytes} bytes, \
+         up to {cached_directories} directories kept open",
         caps.name,
         if *jobs == 1 { "1 worker".to_owned() } else { format!("{jobs} workers") },
         if caps.blocks { *window } else { (*window).min(caps.depth) },

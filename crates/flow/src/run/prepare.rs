@@ -59,7 +59,7 @@ pub(super) fn copy<T: Tool>(
     choose_policy(cx, io, entry, (source, target), (stat.size, transfer))
 }
 
-/// Reserves space for a target. Waits for room if the run does so.
+/// Reserves space for a target. Waits for free space if that is the policy.
 fn reserve<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, (target, bytes): (&Fd, u64)) -> Result<(), Error> {
     let reserve = || allocate(target, bytes);
     match &cx.run.policy.room {
@@ -81,7 +81,7 @@ pub(super) fn choose_policy<T: Tool>(
         return (transfer, CachePolicy::cached());
     }
     if !(switches.direct || switches.drop_cache) {
-        // Where a server can copy by itself, no page is needed here.
+        // A server that copies by itself needs no pages on this machine.
         let is_for_kernel = || matches!(transfer, Transfer::Kernel(_)) && !is_local(target).unwrap_or(false);
         return match io.outgrows_cache(bytes) && !is_for_kernel() {
             true => (transfer.in_blocks(), CachePolicy::dropping()),
@@ -107,7 +107,7 @@ pub(super) fn ranges_of(settings: &Settings, stat: &Stat) -> impl Iterator<Item 
     unknown.into_iter().chain(known.into_iter().flatten())
 }
 
-/// Returns the ranges that workers move of a part of a file.
+/// Returns the ranges of a part of a file that workers move.
 pub(super) fn ranges_in(
     settings: &Settings,
     stat: &Stat,

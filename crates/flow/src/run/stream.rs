@@ -31,16 +31,16 @@ use super::block_cursor::BlockCursor;
 use super::holes::next_data;
 use super::io::Io;
 use super::prepare::kernel_copy_bytes;
-use crate::cache_policy::{Special, Tail, Writable};
+use crate::cache_policy::{Tail, TransferMode, Writable};
 use crate::context::Context;
 use crate::decision::{Block, EntryFailure, Holes, Transfer, Write};
 use crate::report::Tally;
 use crate::room::{RoomWait, is_full};
 use crate::tool::{OpenFile, Tool};
 
-mod several;
+mod parallel;
 
-pub use several::HELP_BYTES_MIN;
+pub use parallel::HELP_BYTES_MIN;
 
 /// Bytes of a file that are written to disk together while it is copied (`Policy::writes_back`).
 const WRITE_BACK_BYTES: u64 = 8 << 20;
@@ -57,31 +57,31 @@ pub(super) struct Stream<T: Tool> {
     end_doubted: bool,
     /// True if the read in flight asks for more than its range.
     asks_beyond: bool,
-    doing: Doing,
+    block: BlockState,
     transfer: Transfer,
     /// True if it reads at the source's position, which has no offsets.
     sequential: bool,
-    /// True once its source waits for data.
+    /// True once the source was made blocking, to wait for data.
     waits: bool,
-    /// True once a copy through a pipe has not worked.
+    /// True once a copy through a pipe has failed.
     refuses_pipe: bool,
     /// True if another worker may help with it.
     may_get_help: bool,
     /// End of the range that another worker was asked to fetch, or 0.
     fetched: u64,
-    /// Special properties of the transfer in flight.
-    tried: Special,
-    /// Source of the next block, if several streams of one worker share a range.
+    /// Mode of the transfer in flight.
+    tried: TransferMode,
+    /// Cursor shared by several streams of one worker; `None` if this is the only one.
     cursor: Option<Arc<BlockCursor>>,
-    /// Set while a write of it waits for room.
+    /// Set while a write waits for free space.
     room: RoomWait,
     /// End of the range being written back ([`Policy::writes_back`](crate::Policy)).
     written_back: u64,
 }
 
-/// Progress of the current block.
-enum Doing {
-    Nothing,
+/// State of the current block.
+enum BlockState {
+    Idle,
     /// The source's block was read; the same range of the compared file is being read.
     Comparing {
         buffer: Buffer,
@@ -113,14 +113,14 @@ impl<T: Tool> Stream<T> {
             data_end,
             end_doubted: false,
             asks_beyond: false,
-            doing: Doing::Nothing,
+            block: BlockState::Idle,
             transfer,
             sequential: false,
             waits: false,
             refuses_pipe: false,
             may_get_help,
             fetched: 0,
-            tried: Special::default(),
+            tried: TransferMode::default(),
             cursor: None,
             room: RoomWait::default(),
             written_back: range.start,
@@ -172,7 +172,7 @@ impl<T: Tool> Stream<T> {
         }
         // Noted before the call: another stream may make the policy fall back before this one
         // fails.
-        self.tried = self.file.cache_policy.special();
+        self.tried = self.file.cache_policy.mode();
         let (left, cache) = (self.data_end - self.position, self.file.cache_policy.cache());
         let (source, offset) = (Arc::clone(&self.file.source), self.position);
         let is_through_pipe =
@@ -196,7 +196,7 @@ impl<T: Tool> Stream<T> {
                 let length = io.length_of_block(left, cache);
                 let buffer = io.take_buffer(length);
                 let length = length.min(buffer.capacity());
-                Call::ReadOn { file: source, buffer, length }
+                Call::ReadStream { file: source, buffer, length }
             }
             _ => {
                 // A direct read asks for whole sectors, also at EOF. A pair can't: it would write
@@ -217,8 +217,8 @@ impl<T: Tool> Stream<T> {
         match outcome {
             Outcome::Read { buffer, result } => {
                 let result = result.map(Option::unwrap_or_default);
-                match self.doing {
-                    Doing::Comparing { .. } => self.read_compared(cx, io, buffer, result),
+                match self.block {
+                    BlockState::Comparing { .. } => self.read_compared(cx, io, buffer, result),
                     _ => self.read(cx, io, buffer, result),
                 }
             }
@@ -314,14 +314,14 @@ impl<T: Tool> Stream<T> {
             io.return_buffer(buffer);
             return StreamStep::Done(self);
         }
-        self.doing = Doing::Writing { read: length, current, rest };
+        self.block = BlockState::Writing { read: length, current, rest };
         self.write(cx, io, buffer)
     }
 
     /// Writes the next range of a block, or advances to the next block.
     fn write(mut self, cx: &Context<'_, T>, io: &mut Io, buffer: Buffer) -> StreamStep<T> {
         loop {
-            let Doing::Writing { read, rest, current } = &mut self.doing else {
+            let BlockState::Writing { read, rest, current } = &mut self.block else {
                 io.return_buffer(buffer);
                 return self.next(cx, io);
             };
@@ -333,7 +333,7 @@ impl<T: Tool> Stream<T> {
             let target = self.file.target.as_ref().filter(|_| current.start < current.end);
             let Some(target) = target else {
                 let bytes = *read as u64;
-                self.doing = Doing::Nothing;
+                self.block = BlockState::Idle;
                 self.position += bytes;
                 if let Some(turns) = self.file.turns.get() {
                     turns.note_written(self.position);
@@ -343,7 +343,7 @@ impl<T: Tool> Stream<T> {
                 return self.next(cx, io);
             };
             let (range, offset) = (current.clone(), self.position + current.start as u64);
-            self.tried = self.file.cache_policy.special();
+            self.tried = self.file.cache_policy.mode();
             match self.file.cache_policy.writable(target, offset, (buffer.bytes(), range)) {
                 Ok(Writable::Now(range)) => {
                     let (file, cache) = (Arc::clone(target), self.file.cache_policy.cache());
@@ -368,7 +368,7 @@ impl<T: Tool> Stream<T> {
         let cause = match result {
             Ok(written) if written > 0 => {
                 self.end_wait(cx);
-                if let Doing::Writing { current, .. } = &mut self.doing {
+                if let BlockState::Writing { current, .. } = &mut self.block {
                     current.start = (current.start + written).min(current.end);
                 }
                 return self.write(cx, io, buffer);
@@ -399,8 +399,9 @@ impl<T: Tool> Stream<T> {
         self.end != u64::MAX
     }
 
-    /// True if only the last bytes of the file's reported size are left to move, up to the stream's
-    /// end. Bytes appended while others move ranges before them must not be missed.
+    /// True if this is the file's only stream, and the next read may reach the reported size. Only
+    /// then may a read ask for more, to find EOF: bytes appended while other streams still move
+    /// earlier ranges must not be missed.
     fn is_last(&self) -> bool {
         self.end == self.file.stat.size && self.data_end == self.end && Arc::strong_count(&self.file) == 1
     }
@@ -416,11 +417,11 @@ impl<T: Tool> Stream<T> {
         falls_back
     }
 
-    /// Waits for room if that is why the target could not be written, and the run does so. Returns
+    /// Waits for free space if the target's file system is full and the policy is to wait. Returns
     /// true if the failed operation should be retried.
     fn waits_for_room(&mut self, cx: &Context<'_, T>, cause: &Error) -> bool {
         let (Some(room), Some(target)) = (&cx.run.policy.room, &self.file.target) else { return false };
-        // Other file systems may report it late (NFS): the lost bytes are earlier ones then.
+        // Network file systems may report a full disk late, for bytes written earlier (NFS).
         if !is_full(cause) || self.file.has_failed() || !is_local(&**target).unwrap_or(false) {
             return false;
         }
@@ -429,7 +430,7 @@ impl<T: Tool> Stream<T> {
         room.wait(&mut self.room, &|| cx.report_no_room(&self.file.entry, cause))
     }
 
-    /// Ends the wait for room, if there was one.
+    /// Ends the wait for free space, if there was one.
     fn end_wait(&mut self, cx: &Context<'_, T>) {
         if let Some(room) = &cx.run.policy.room {
             room.end(&mut self.room, cx.report());
@@ -464,9 +465,9 @@ impl<T: Tool> Stream<T> {
     ) -> StreamStep<T> {
         self.end_doubted = false;
         self.file.note_block();
-        // If the write failed, all that was read is still to be written.
+        // If the write failed, everything that was read remains to be written.
         let done = written.as_ref().copied().unwrap_or(0).min(read);
-        self.doing = Doing::Writing { read, current: done..read, rest: Vec::new() };
+        self.block = BlockState::Writing { read, current: done..read, rest: Vec::new() };
         match written {
             Ok(_) => self.write(cx, io, buffer),
             Err(cause) => self.wrote(cx, io, buffer, Err(cause)),
@@ -536,7 +537,7 @@ impl<T: Tool> Stream<T> {
         buffer.bytes_mut()[..length].copy_from_slice(&tail.bytes);
         // A stream at its end: the bytes were read and counted before.
         let mut stream = Self::new(Arc::new(file), tail.offset..tail.offset, Transfer::Blocks(Holes::Read));
-        stream.doing = Doing::Writing { read: 0, current: 0..length, rest: Vec::new() };
+        stream.block = BlockState::Writing { read: 0, current: 0..length, rest: Vec::new() };
         stream.write(cx, io, buffer)
     }
 
@@ -547,7 +548,7 @@ impl<T: Tool> Stream<T> {
         let Some(file) = self.file.other.clone() else { return StreamStep::Done(self) };
         let (offset, buffer) = (self.position, io.take_buffer(read));
         let length = read.min(buffer.capacity());
-        self.doing = Doing::Comparing { buffer: first, read };
+        self.block = BlockState::Comparing { buffer: first, read };
         let (wait, cache) = (Wait::Allowed, CacheMode::Keep);
         StreamStep::Call(self, Call::Read { file, offset, buffer, length, wait, cache })
     }
@@ -561,7 +562,8 @@ impl<T: Tool> Stream<T> {
         other: Buffer,
         result: Result<usize, Error>,
     ) -> StreamStep<T> {
-        let Doing::Comparing { buffer, read } = std::mem::replace(&mut self.doing, Doing::Nothing) else {
+        let BlockState::Comparing { buffer, read } = std::mem::replace(&mut self.block, BlockState::Idle)
+        else {
             io.return_buffer(other);
             return self.next(cx, io);
         };

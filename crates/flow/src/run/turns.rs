@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 use super::block_cursor::BlockCursor;
 use crate::lock::lock;
 
-/// Time that a worker spins before it sleeps: about as long as a block takes. With a sleep for each
-/// block, a copy takes up to 1.4 times as long (docs/measurements/choices.md).
-const AWAKE: Duration = Duration::from_micros(100);
+/// Maximum time a worker spins before it sleeps: about as long as a block takes. With a sleep for
+/// each block, a copy takes up to 1.4 times as long (docs/measurements/choices.md).
+const SPIN_MAX: Duration = Duration::from_micros(100);
 
 /// The blocks of a file that two workers copy.
 pub(crate) struct Turns {
@@ -35,8 +35,8 @@ pub(crate) struct Turns {
     /// True once a worker has given up its block.
     stopped: AtomicBool,
     sleepers: AtomicU32,
-    bed: Mutex<()>,
-    alarm: Condvar,
+    sleep_lock: Mutex<()>,
+    wakeup: Condvar,
 }
 
 impl Turns {
@@ -46,8 +46,8 @@ impl Turns {
             written: AtomicU64::new(range.start),
             stopped: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),
-            bed: Mutex::new(()),
-            alarm: Condvar::new(),
+            sleep_lock: Mutex::new(()),
+            wakeup: Condvar::new(),
         }
     }
 
@@ -61,7 +61,7 @@ impl Turns {
     pub(super) fn wait(&self, position: u64, before_sleep: impl FnOnce()) -> bool {
         let began = Instant::now();
         while !self.is_over(position) {
-            if began.elapsed() > AWAKE {
+            if began.elapsed() > SPIN_MAX {
                 before_sleep();
                 self.sleep(position);
                 break;
@@ -72,11 +72,11 @@ impl Turns {
     }
 
     fn sleep(&self, position: u64) {
-        let mut bed = lock(&self.bed);
+        let mut sleep_lock = lock(&self.sleep_lock);
         // SeqCst, as in `wake`: each side stores before it loads, so at least one sees the other.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while !self.is_over(position) {
-            bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            sleep_lock = self.wakeup.wait(sleep_lock).unwrap_or_else(PoisonError::into_inner);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -96,8 +96,8 @@ impl Turns {
     fn wake(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             // A sleeper that has checked but doesn't wait yet would miss it without the lock.
-            let _bed = lock(&self.bed);
-            self.alarm.notify_one();
+            let _lock = lock(&self.sleep_lock);
+            self.wakeup.notify_one();
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let late = |block: u64| {
             if block.is_multiple_of(64) {
                 // Long enough for the other worker to fall asleep.
-                std::thread::sleep(3 * AWAKE);
+                std::thread::sleep(3 * SPIN_MAX);
             }
         };
         for blocks in [1, 2, 10 * ROUNDS] {
@@ -161,7 +161,7 @@ mod tests {
         for gives_up in 3..3 + ROUNDS {
             let pause = |block| {
                 if block == gives_up && block % 2 == 0 {
-                    std::thread::sleep(3 * AWAKE);
+                    std::thread::sleep(3 * SPIN_MAX);
                 }
             };
             assert_eq!(written(2 * ROUNDS, Some(gives_up), pause), (3..gives_up).collect::<Vec<_>>());

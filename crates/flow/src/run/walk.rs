@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::decision::{Enter, EntryFailure, OpenDir, OpenSubdir, Plan};
 use crate::directory_cache::DirHandle;
 use crate::kind::FlowKind;
-use crate::limits::{Load, Side, measured};
+use crate::limits::{Load, Side, measure_call};
 use crate::plan::{self, WINDOW_ENTRIES};
 use crate::report::{Problem, Tally};
 use crate::selection::Scope;
@@ -32,8 +32,8 @@ pub(super) struct Classified {
     pub(super) follow: bool,
 }
 
-/// Determines the type of an entry. Needs a `stat` only if the listing gives no type or a link is
-/// to be followed.
+/// Determines the type of an entry. Calls `stat` only if the listing gives no type, or a link is
+/// followed.
 pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Result<Classified, Error> {
     let unknown = matches!(entry.kind, EntryType::Unknown | EntryType::Symlink);
     let follow = unknown && cx.tool().follow(entry);
@@ -48,9 +48,8 @@ pub(super) fn classify<T: Tool>(cx: &Context<'_, T>, entry: &mut Entry<T>) -> Re
     Ok(Classified { kind: seen.kind.into(), follow })
 }
 
-/// Returns false if the run leaves out the entry, which isn't a directory: an operand because of
-/// its name, a regular file because of its size or age, unless the tool decides that. Names from a
-/// listing were selected by [`list`].
+/// Returns false if the selection excludes a non-directory: an operand by its name, a regular file
+/// by its size or age, unless the tool decides that. [`list`] has selected the names in a listing.
 ///
 /// # Errors
 /// `ENOTDIR` for an operand, if the run has a list of names below it.
@@ -81,8 +80,7 @@ pub(super) fn is_selected<T: Tool>(
     Ok(stat.is_err() || stat.is_ok_and(|stat| selector.admits(&stat)))
 }
 
-/// True unless the run's list has only paths that lead through an entry, which isn't a directory.
-/// These are reported.
+/// True unless the run's list only has paths below this non-directory. Reports such paths.
 fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bool {
     let Some(scope) = &node.scope else { return true };
     let (is_listed, below) = cx.selector().listed_at(scope, name);
@@ -90,7 +88,7 @@ fn is_listed<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, name: &CStr) -> bo
     is_listed || below.is_empty()
 }
 
-/// Reports paths in the run's list that lead through an entry, relative to it.
+/// Reports paths in the run's list that can't be reached. `below` is relative to the entry.
 fn report_unreachable<T: Tool>(
     cx: &Context<'_, T>,
     node: &DirNode<T>,
@@ -107,7 +105,7 @@ fn report_unreachable<T: Tool>(
 }
 
 /// Reports names in the run's list that are missing from a directory that is taken as a whole.
-/// `names` are the first that were read from it.
+/// `names` is the first window of its listing.
 fn report_missing<T: Tool>(cx: &Context<'_, T>, node: &DirNode<T>, directory: &Fd, names: &NameArena) {
     let Some(scope) = &node.scope else { return };
     for name in cx.selector().lacking(scope, names) {
@@ -133,7 +131,7 @@ pub(super) fn visit<T: Tool>(
     cx.wait_for(Load::ENTRY);
     match cx.tool().plan(cx, &entry, EntryType::Directory) {
         Plan::Enter => {}
-        Plan::Read(_) | Plan::Skip => return cx.leave_out(&entry),
+        Plan::Read(_) | Plan::Skip => return cx.skip(&entry),
         Plan::Handle | Plan::HandleAlone => return cx.handle(&entry, EntryType::Directory),
     }
     let how = if follow { Open::DIRECTORY.following() } else { Open::DIRECTORY };
@@ -182,7 +180,7 @@ fn open_directory<T: Tool>(
     how: Open,
 ) -> Result<(Result<Arc<Fd>, Error>, Stat), Error> {
     let parent = cx.cache().open(&entry.node.source)?;
-    match measured(cx.run.limits, Side::Source, || open(&*parent, entry.name(), how), |_| true) {
+    match measure_call(cx.run.limits, Side::Source, || open(&*parent, entry.name(), how), |_| true) {
         Ok(fd) => {
             let stat = stat(&fd)?;
             Ok((Ok(Arc::new(fd)), stat))
@@ -255,8 +253,8 @@ fn enter_scope<T: Tool>(cx: &Context<'_, T>, entry: &Entry<T>, directory: &Fd) -
     cx.selector().enter((above, entry.name()), directory, |problem| cx.problem(problem), path_of)
 }
 
-/// Leaves out the files that the program itself writes to, with a warning for each.
-fn leave_out_own_files<T: Tool>(
+/// Excludes the files that the program itself writes to, with a warning for each.
+fn exclude_own_files<T: Tool>(
     cx: &Context<'_, T>,
     node: &Arc<DirNode<T>>,
     directory: &Fd,
@@ -274,9 +272,9 @@ fn leave_out_own_files<T: Tool>(
     }
 }
 
-/// Leaves out the names that the run's selection excludes.
+/// Removes the names that the run's selection excludes.
 fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, names: &mut NameArena) {
-    leave_out_own_files(cx, node, directory, names);
+    exclude_own_files(cx, node, directory, names);
     let Some(scope) = &node.scope else { return };
     let listed = names.len();
     cx.selector().select(scope, directory, names);
@@ -284,14 +282,14 @@ fn select<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, directory: &Fd, 
     if !cx.selector().has_list() {
         return;
     }
-    // Here and not when they are begun, which another process may do.
+    // Checked here, because another process may handle the entries.
     let follows = |name: &CStr| {
         let kind = EntryType::Symlink;
         cx.tool().follow(&Entry { node: Arc::clone(node), name: name.into(), kind, seen: None })
     };
     names.retain(|name, kind| match kind {
         EntryType::Directory | EntryType::Unknown => true,
-        // It may lead to a directory, and is looked at before others get it.
+        // It may lead to a directory: `is_selected` checks it before it is shared.
         EntryType::Symlink if follows(name) => true,
         _ => is_listed(cx, node, name),
     });
@@ -321,8 +319,8 @@ fn share_entries<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>, mut names
     }
 }
 
-/// Ends the listing of a directory, and counts the directory itself as finished. Its parent
-/// expects it until its node is complete.
+/// Ends the listing of a directory, and counts the directory itself as finished. For its parent it
+/// is pending until its node is complete.
 fn finish_listing<T: Tool>(cx: &Context<'_, T>, node: &Arc<DirNode<T>>) {
     cx.count(Tally { finished: 1, ..Tally::default() });
     cx.release(node);
@@ -337,7 +335,7 @@ pub fn continue_dir<T: Tool>(
     own: T::Directory,
     mut names: NameArena,
 ) {
-    // Opened only if it matters: the other process has it open too.
+    // Opened only if rules need it: the other process has it open too.
     let directory = cx.selector().changes_listings().then(|| cx.cache().open(&source)).transpose();
     let directory = directory.unwrap_or_else(|cause| {
         // Without its rules, nothing in it may be taken.

@@ -44,7 +44,7 @@ use super::walk;
 use crate::batch::Batch;
 use crate::context::Context;
 use crate::decision::{EntryFailure, Plan};
-use crate::limits::{Load, Side, measured};
+use crate::limits::{Load, Side, measure_call};
 use crate::policy::Gauge;
 use crate::report::{RunInfo, Tally};
 use crate::settings::Settings;
@@ -54,8 +54,8 @@ use crate::tool::{DirNode, Entry, Job, Tool};
 /// Without a limit a worker would hoard a whole batch of large files that others could move.
 const PARKED_BYTES_MAX: u64 = 16 << 20;
 
-/// Pause of a worker under backpressure before it checks again.
-const HELD_BACK: Duration = Duration::from_micros(500);
+/// Interval at which a worker under backpressure checks again.
+const BACKPRESSURE_PAUSE: Duration = Duration::from_micros(500);
 
 /// A thread's share of a run.
 pub(crate) struct Worker<'r, T: Tool> {
@@ -129,7 +129,7 @@ impl<'r, T: Tool> Worker<'r, T> {
             if !self.admit() {
                 break;
             }
-            // An entry that isn't read is done by now, and so may thousands after it be.
+            // Entries that aren't read are done at once, so thousands may pass through this loop.
             self.cx.start_workers();
         }
         if self.engine.in_flight() > 0 || !self.done.is_empty() {
@@ -149,13 +149,13 @@ impl<'r, T: Tool> Worker<'r, T> {
         if let Some((entry, kind)) = self.alone.take() {
             // The counts must not wait with it.
             self.cx.flush();
-            self.cx.attend_entry(&entry);
+            self.cx.set_current_entry(&entry);
             self.cx.expect_to_block();
             self.cx.handle(&entry, kind);
             return true;
         }
         if is_held_back {
-            std::thread::sleep(HELD_BACK);
+            std::thread::sleep(BACKPRESSURE_PAUSE);
         } else {
             // The worker may sleep now, and its counts must not sleep with it.
             self.cx.flush();
@@ -180,8 +180,8 @@ impl<'r, T: Tool> Worker<'r, T> {
                 driver.share_first(self.cx.worker, rest);
             }
             if let Some(entry) = batch.next(node) {
-                let looked_at = batch.looked_at;
-                self.start(entry, looked_at);
+                let is_classified = batch.is_classified;
+                self.start(entry, is_classified);
                 return true;
             }
             self.batch = None;
@@ -194,7 +194,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                 self.batch_taken = Instant::now();
             }
             Some(Job::Enter(node, mut batch)) => {
-                self.cx.attend(Some(&node));
+                self.cx.set_current_node(Some(&node));
                 // Share it in halves, so that other workers can start on them.
                 while batch.len() > 1 {
                     self.cx.share(Job::Enter(Arc::clone(&node), batch.split_off_half()));
@@ -207,25 +207,25 @@ impl<'r, T: Tool> Worker<'r, T> {
             Some(Job::List(node, fd)) => {
                 walk::list(&self.cx, &mut self.reader, &node, fd, walk::Window::Next)
             }
-            Some(Job::Visit(visit)) => {
-                self.cx.attend(None);
-                visit(&self.cx);
+            Some(Job::Callback(callback)) => {
+                self.cx.set_current_node(None);
+                callback(&self.cx);
             }
             Some(Job::Alone(entry, kind)) => self.alone = Some((entry, kind)),
             Some(Job::Entries(entries)) => entries.into_iter().for_each(|entry| self.start(entry, true)),
             Some(Job::Range(file, range, transfer)) => {
-                self.cx.attend_entry(&file.entry);
+                self.cx.set_current_entry(&file.entry);
                 let slot = self.take_slot();
                 self.files += 1;
-                self.io.room = self.room();
+                self.io.queue_space = self.queue_space();
                 let next = begin_range(&self.cx, &mut self.io, file, range, transfer);
                 self.drive(slot, next);
             }
             Some(Job::Fetch(file, range)) => {
-                self.cx.attend_entry(&file.entry);
+                self.cx.set_current_entry(&file.entry);
                 let slot = self.take_slot();
                 self.files += 1;
-                self.io.room = self.room();
+                self.io.queue_space = self.queue_space();
                 let next = fetch(&self.cx, &mut self.io, file, &range);
                 self.drive(slot, next);
             }
@@ -234,8 +234,8 @@ impl<'r, T: Tool> Worker<'r, T> {
     }
 
     /// Classifies an entry, asks the tool what it needs, and begins it.
-    fn start(&mut self, mut entry: Entry<T>, looked_at: bool) {
-        self.cx.attend_entry(&entry);
+    fn start(&mut self, mut entry: Entry<T>, is_classified: bool) {
+        self.cx.set_current_entry(&entry);
         let classified = match walk::classify(&self.cx, &mut entry) {
             Ok(classified) => classified,
             Err(cause) => return self.cx.give_up(&entry, EntryFailure::Classify(&cause)),
@@ -247,20 +247,20 @@ impl<'r, T: Tool> Worker<'r, T> {
             Ok(true) => {}
             Ok(false) => {
                 self.cx.count(Tally { excluded: 1, ..Tally::default() });
-                return self.cx.leave_out(&entry);
+                return self.cx.skip(&entry);
             }
             Err(cause) => return self.cx.give_up(&entry, EntryFailure::Classify(&cause)),
         }
         let was_unknown = entry.kind == EntryType::Unknown || classified.follow;
-        if was_unknown && !looked_at && self.cx.run.driver.classifies_first() {
+        if was_unknown && !is_classified && self.cx.run.driver.classifies_first() {
             // Now known not to be a directory, so another process may do it.
-            let batch = Batch::looked_at(entry.name(), entry.kind);
+            let batch = Batch::classified(entry.name(), entry.kind);
             return self.cx.share(Job::Files(entry.node, batch));
         }
         self.cx.wait_for(Load::ENTRY);
         let plan = || self.cx.run.tool.plan(&self.cx, &entry, classified.kind);
         let looks = |plan: &Plan| !self.cx.take_has_read() && matches!(plan, Plan::Skip);
-        match measured(self.cx.run.limits, Side::Source, plan, looks) {
+        match measure_call(self.cx.run.limits, Side::Source, plan, looks) {
             Plan::Read(probe) => {
                 let opening = Opening { entry, follow: classified.follow, probe, begun: None };
                 if let Some(next) = opening.begin(&self.cx) {
@@ -269,7 +269,7 @@ impl<'r, T: Tool> Worker<'r, T> {
                     self.drive(slot, next);
                 }
             }
-            Plan::Skip => self.cx.leave_out(&entry),
+            Plan::Skip => self.cx.skip(&entry),
             Plan::Enter | Plan::Handle => self.cx.handle(&entry, classified.kind),
             // Shared, because this worker may still have the rest of a batch.
             Plan::HandleAlone => {
@@ -290,8 +290,8 @@ impl<'r, T: Tool> Worker<'r, T> {
         for Done { token, outcome } in done.drain(..) {
             let slot = token as usize;
             let Some(state) = self.slots.get_mut(slot).and_then(Option::take) else { continue };
-            self.cx.attend_entry(state.entry());
-            self.io.room = self.room();
+            self.cx.set_current_entry(state.entry());
+            self.io.queue_space = self.queue_space();
             let next = state.advance(&self.cx, &mut self.io, outcome);
             self.drive(slot, next);
         }
@@ -305,8 +305,8 @@ impl<'r, T: Tool> Worker<'r, T> {
     fn resume(&mut self, slot: usize) {
         if let Some(FileState::Probing(file)) = self.slots[slot].take() {
             self.parked_bytes -= file.size().min(PARKED_BYTES_MAX);
-            self.cx.attend_entry(&file.entry);
-            self.io.room = self.room();
+            self.cx.set_current_entry(&file.entry);
+            self.io.queue_space = self.queue_space();
             let next = file.begin(&self.cx, &mut self.io, None);
             self.drive(slot, next);
         }
@@ -362,8 +362,8 @@ impl<'r, T: Tool> Worker<'r, T> {
         })
     }
 
-    /// Returns how many more operations the engine accepts, at least one.
-    fn room(&self) -> usize {
+    /// Returns the free space in the engine's queue, in operations; at least one.
+    fn queue_space(&self) -> usize {
         self.io.caps.depth.saturating_sub(self.engine.in_flight()).max(1)
     }
 
@@ -386,9 +386,9 @@ impl<'r, T: Tool> Worker<'r, T> {
     fn is_held_back(&self) -> bool {
         let has_entries = self.batch.as_ref().is_some_and(|(_, batch)| !batch.is_empty());
         let is_over = || self.cx.run.policy.backpressure.as_ref().is_some_and(Gauge::is_over);
-        let has_some = || self.engine.in_flight() > 0 || !self.parked.is_empty();
-        let others = || self.cx.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
-        !has_entries && is_over() && (has_some() || others())
+        let has_work = || self.engine.in_flight() > 0 || !self.parked.is_empty();
+        let others_busy = || self.cx.run.busy.load(Ordering::Relaxed) > usize::from(self.is_known_busy);
+        !has_entries && is_over() && (has_work() || others_busy())
     }
 
     /// Changes to a ring if the data has to come from the disk: at most once, with nothing

@@ -65,7 +65,7 @@ impl Rule {
         let (is_inclusion, line) = line.strip_prefix('!').map_or((false, line), |line| (true, line));
         let (directories_only, line) = line.strip_suffix('/').map_or((false, line), |line| (true, line));
         let (is_path, line) = (line.contains('/'), line.strip_prefix('/').unwrap_or(line));
-        // No path has such a component. Git ignores the line; a user would wonder.
+        // No path has such a component. Git ignores the line silently; haul reports it.
         if line.split('/').any(|component| matches!(component, "" | "." | "..")) {
             return Err(NoRule::Invalid);
         }
@@ -197,7 +197,7 @@ impl Bracket {
         } else {
             self.ranges = self.ranges.into_iter().flat_map(|range| without(range, '/')).collect();
         }
-        // These mean something else in most places, and are printed where they don't.
+        // These are special in most positions, and are printed where they are literal.
         let mut singles = Vec::new();
         let mut plain = self.ranges;
         for special in [']', '-', '!', '^'] {

@@ -1,4 +1,4 @@
-//! Selection: which entries a run leaves out, by name, size or age, or because a list lacks them.
+//! Selection: the entries that a run skips, by name, size or age, or because a list lacks them.
 //!
 //! Rules by name mean what the lines of a `.gitignore` file mean (gitignore(5)): the last rule that
 //! matches decides, a rule with a slash in it is relative to the operand, and nothing below an
@@ -67,7 +67,7 @@ pub struct Selection {
     /// the tree needs it.
     #[serde(skip)]
     pub list: Option<Arc<NameList>>,
-    /// Files that the program itself writes to. They are left out, with a warning.
+    /// Files that the program itself writes to. They are skipped, with a warning.
     pub own_files: Vec<Identity>,
 }
 
@@ -120,12 +120,12 @@ impl Selector {
         self.limits.list = Some(Arc::new(names));
     }
 
-    /// True if a listing can't be used as it is.
+    /// True if entries may have to be removed from a listing.
     pub(crate) fn changes_listings(&self) -> bool {
         self.selects_by_name() || !self.limits.own_files.is_empty()
     }
 
-    /// True if entries are left out because of their names or where they are.
+    /// True if entries are skipped because of their names or where they are.
     pub(crate) fn selects_by_name(&self) -> bool {
         !self.rules.is_empty()
             || self.limits.list.is_some()
@@ -133,7 +133,7 @@ impl Selector {
             || self.limits.exclude_caches
     }
 
-    /// True if regular files have to be stat'ed to know whether they are left out.
+    /// True if regular files have to be stat'ed to decide whether they are skipped.
     #[must_use]
     pub fn has_limits(&self) -> bool {
         let Selection { size_min, size_max, newer_than, older_than, .. } = &self.limits;
@@ -156,8 +156,8 @@ impl Selector {
         self.limits.list.is_some()
     }
 
-    /// Returns whether the run's list takes an entry of a directory, and the paths, relative to the
-    /// entry, that lead through it.
+    /// Returns true if the run's list includes an entry of a directory, and the listed paths below
+    /// the entry, relative to it.
     pub(crate) fn listed_at(&self, scope: &Scope, name: &CStr) -> (bool, Vec<Vec<u8>>) {
         let Some((list, listed)) = self.limits.list.as_ref().zip(scope.listed.as_ref()) else {
             return (true, Vec::new());
@@ -172,8 +172,8 @@ impl Selector {
         (!listed.is_whole).then(|| list.entries(listed, scope.path.len()))
     }
 
-    /// Returns the entries that the run's list has in a directory of which everything is taken, and
-    /// which `found` lacks.
+    /// Returns the listed entries of a directory that are missing from `found`, if everything in
+    /// the directory is taken.
     pub(crate) fn lacking(&self, scope: &Scope, found: &NameArena) -> Vec<CString> {
         let list = self.limits.list.as_ref().zip(scope.listed.as_ref());
         let Some((list, listed)) = list.filter(|(_, listed)| listed.is_whole) else { return Vec::new() };
@@ -236,7 +236,7 @@ impl Selector {
         Arc::new(Scope { path, listed: None, ignore_files, is_cache: false })
     }
 
-    /// True if an entry of a directory is not left out. The directory need not be the one that the
+    /// True if an entry of a directory is not skipped. The directory need not be the one that the
     /// scope belongs to: it may be its counterpart in another tree.
     #[must_use]
     pub fn selects(&self, scope: Option<&Scope>, directory: &Fd, name: &CStr, listed: EntryType) -> bool {
@@ -249,7 +249,7 @@ impl Selector {
             && stat.is_none_or(|stat| self.admits(&stat))
     }
 
-    /// True if an entry of a directory is left out because of its name.
+    /// True if an entry of a directory is skipped because of its name.
     #[must_use]
     pub fn excludes(&self, scope: &Scope, name: &CStr, kind: EntryType) -> bool {
         let list = self.limits.list.as_ref().zip(scope.listed.as_ref());
@@ -303,8 +303,8 @@ impl Selector {
     }
 }
 
-/// Reads the rules of a directory's `.gitignore` file. What can't be read, and lines that are
-/// invalid, are reported; the others hold.
+/// Reads the rules of a directory's `.gitignore` file. Reports an unreadable file, and invalid
+/// lines, which it skips.
 fn read_ignore_file(
     directory: &Fd,
     mut report: impl FnMut(Problem),
@@ -345,11 +345,11 @@ enum Unread {
     TooLarge,
 }
 
-/// Reads a whole regular file of a directory. A symbolic link is not followed, and nothing else is
-/// waited for.
+/// Reads a whole regular file of a directory. Symbolic links are not followed, and the open of a
+/// FIFO doesn't block.
 fn read_small(directory: &Fd, name: &CStr, bytes_max: u64) -> Result<Vec<u8>, Unread> {
     let file = open(directory, name, Open::READ).map_err(|cause| {
-        // A link gives ELOOP and a socket ENXIO, which don't say that.
+        // A link fails with ELOOP and a socket with ENXIO: report the type instead.
         let is_special = stat_at(directory, name).is_ok_and(|stat| stat.kind != FileType::Regular);
         if is_special { Unread::NotRegular } else { Unread::Failed(cause) }
     })?;

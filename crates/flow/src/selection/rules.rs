@@ -53,8 +53,8 @@ struct Globs {
 }
 
 impl CompiledRules {
-    /// Compiles lines. `on_invalid` is called with the index of each line that is invalid, which
-    /// has no effect.
+    /// Compiles lines. Invalid ones have no effect, and are passed to `on_invalid` with their
+    /// index.
     pub(super) fn compile<'a>(
         lines: impl IntoIterator<Item = &'a [u8]>,
         mut on_invalid: impl FnMut(usize, &'a [u8]),
@@ -70,7 +70,7 @@ impl CompiledRules {
                 }
             };
             rules.rules.push(Flags { is_inclusion, directories_only });
-            // There is no room for more lines than that.
+            // More lines than that don't fit into memory.
             let number = u32::try_from(rules.rules.len()).unwrap_or(u32::MAX);
             let (globs, glob) = match pattern {
                 RulePattern::Name(text) => {

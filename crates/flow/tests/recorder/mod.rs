@@ -63,7 +63,7 @@ impl Tool for Recorder {
         Enter::Visit(path)
     }
     fn finish_dir(&self, _: &Context<'_, Self>, node: &DirNode<Self>) {
-        if !node.is_operands_place() {
+        if !node.holds_operands() {
             self.record(Event::Left(node.own.clone()));
         }
     }

@@ -14,11 +14,11 @@ use std::ptr;
 use libc::{c_long, c_ulong};
 use rustix::io::Errno;
 
-use crate::answer::negated;
 use crate::error::Result;
 use crate::fd::last_errno;
 use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
+use crate::raw_result::negated;
 use crate::transfer::TransferPart;
 
 /// Signals an eventfd on completion (`IOCB_FLAG_RESFD`).

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
-use crate::answer::negated;
 use crate::fd::last_errno;
 use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
+use crate::raw_result::negated;
 use crate::transfer::TransferPart;
 
 /// Maximum operations in one list. Their addresses are gathered on the stack.

@@ -1,6 +1,6 @@
-//! A slot: one request, the control block that the C library works on, and whose they are.
+//! A slot: one request, its control block, and a state that says who owns them.
 //!
-//! The states are drawn at the head of the parent module.
+//! The parent module's documentation shows the states.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustix::io::Errno;
 
-use super::AioPassing;
+use super::AioSubmission;
 use super::calls::PosixControlBlock;
-use crate::answer::{asked, counted, is_transient, negated};
 use crate::operation::Operation;
+use crate::raw_result::{asked, counted, is_transient, negated};
 use crate::transfer::{TransferPart, TransferRequest, Transferred};
 
 /// Result of an operation that the C library did not accept.
@@ -43,7 +43,7 @@ pub(super) struct FinishedQueue {
 
 pub(super) struct PosixAioSlot {
     index: usize,
-    passing: AioPassing,
+    submission: AioSubmission,
     pub(super) state: AtomicU8,
     pub(super) control: PosixControlBlock,
     work: UnsafeCell<SlotRequest>,
@@ -65,13 +65,13 @@ unsafe impl Send for PosixAioSlot {}
 unsafe impl Sync for PosixAioSlot {}
 
 /// A slot with nothing left for the C library to do; its result is recorded.
-pub(super) struct Over;
+pub(super) struct SlotFinished;
 
 impl PosixAioSlot {
-    pub(super) fn new(index: usize, passing: AioPassing, completions: &Arc<Completions>) -> Arc<Self> {
+    pub(super) fn new(index: usize, submission: AioSubmission, completions: &Arc<Completions>) -> Arc<Self> {
         Arc::new(Self {
             index,
-            passing,
+            submission,
             state: AtomicU8::new(OURS),
             control: PosixControlBlock::new(),
             work: UnsafeCell::new(SlotRequest { token: 0, transfer: None, first: None, second: None }),
@@ -90,7 +90,7 @@ impl PosixAioSlot {
     }
 
     /// Changes the state from `from` to `to`; returns false if it was another.
-    pub(super) fn moves(&self, from: u8, to: u8) -> bool {
+    pub(super) fn transition(&self, from: u8, to: u8) -> bool {
         // Acquire sees what the last owner wrote to the slot; Release shows the next one what we
         // wrote.
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
@@ -102,11 +102,11 @@ impl PosixAioSlot {
     /// # Safety
     /// The caller has the slot, its work has a next operation, and the caller enqueues it or takes
     /// it back.
-    pub(super) unsafe fn prepare_next(self: &Arc<Self>) -> std::result::Result<Operation, Over> {
+    pub(super) unsafe fn prepare_next(self: &Arc<Self>) -> std::result::Result<Operation, SlotFinished> {
         // SAFETY: upheld by our caller; the borrow ends before the slot is given away.
         let work = unsafe { self.work() };
         let phase = if work.first.is_none() { FIRST } else { SECOND };
-        let Some(part) = work.next() else { return Err(Over) };
+        let Some(part) = work.next() else { return Err(SlotFinished) };
         let operation = part.operation;
         match asked(operation, part.bytes.len()) {
             Ok(length) => {
@@ -120,7 +120,7 @@ impl PosixAioSlot {
             }
             Err(answer) => {
                 work.note(answer);
-                Err(Over)
+                Err(SlotFinished)
             }
         }
     }
@@ -129,7 +129,7 @@ impl PosixAioSlot {
     ///
     /// # Safety
     /// The caller has the slot, and its work has a next operation.
-    pub(super) unsafe fn issue(self: &Arc<Self>) -> std::result::Result<(), Over> {
+    pub(super) unsafe fn issue(self: &Arc<Self>) -> std::result::Result<(), SlotFinished> {
         // SAFETY: upheld by our caller.
         let operation = unsafe { self.prepare_next() }?;
         // SAFETY: it was prepared, and the slot holds a reference to itself until it is notified.
@@ -138,7 +138,7 @@ impl PosixAioSlot {
         }
         // SAFETY: an operation that was not accepted is not notified.
         unsafe { self.take_back() };
-        Err(Over)
+        Err(SlotFinished)
     }
 
     /// Frees a slot whose operation the C library did not accept.
@@ -156,16 +156,16 @@ impl PosixAioSlot {
         unsafe { self.work() }.note(NOT_TAKEN);
     }
 
-    /// Called when an operation has completed: starts a pair's write, or leaves the slot to
-    /// be reaped.
-    fn notice(self: &Arc<Self>) {
-        if self.moves(FIRST, CLAIMED) || self.moves(SECOND, CLAIMED) {
+    /// Called when an operation has completed: starts a pair's write, or queues the slot to be
+    /// reaped.
+    fn complete_part(self: &Arc<Self>) {
+        if self.transition(FIRST, CLAIMED) || self.transition(SECOND, CLAIMED) {
             // SAFETY: this is the notification of the operation, so it has completed.
             let answer = unsafe { self.control.answer() };
             // SAFETY: the slot was just claimed; the borrow ends before it is given away.
             let work = unsafe { self.work() };
             work.note(answer);
-            if self.passing == AioPassing::Each && work.next().is_some() {
+            if self.submission == AioSubmission::Each && work.next().is_some() {
                 let _on_its_way = self.completions.enqueuing.read().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: the slot is claimed and has a next operation.
                 if unsafe { self.issue() }.is_ok() {
@@ -204,7 +204,7 @@ impl SlotRequest {
 /// for a transient reason, is done synchronously now.
 pub(super) fn reply(mut transfer: TransferRequest, first: i32, second: Option<i32>) -> Transferred {
     if is_transient(first) {
-        return transfer.in_place();
+        return transfer.perform_now();
     }
     let first = transfer.outcome(None, first);
     match (&first, second) {
@@ -226,7 +226,7 @@ impl Completions {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a slot to be reaped.
+    /// Queues a slot to be reaped.
     fn push(&self, index: usize) {
         let mut queue = self.lock();
         queue.finished.push_back(index);
@@ -241,5 +241,5 @@ extern "C" fn notified(value: libc::sigval) {
     // SAFETY: `value` is the reference that `prepare_next` gave away with this operation, and an
     // operation is notified at most once.
     let slot = unsafe { Arc::from_raw(value.sival_ptr.cast_const().cast::<PosixAioSlot>()) };
-    slot.notice();
+    slot.complete_part();
 }

@@ -33,7 +33,7 @@ impl Ring {
                 request.leak();
                 slot.fail(Errno::IO);
                 self.finished.push_back(index);
-                self.looks_leaked = true;
+                self.statx_buffers_leaked = true;
             }
         }
         self.in_kernel = 0;
@@ -96,8 +96,8 @@ impl Drop for Ring {
                 request.abandon(slot.results[FIRST], slot.holder);
             }
         }
-        if self.looks_leaked {
-            mem::forget(mem::take(&mut self.looks));
+        if self.statx_buffers_leaked {
+            mem::forget(mem::take(&mut self.statx_buffers));
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use io_uring::{EnterFlags, types};
 use rustix::io::Errno;
 
-use crate::answer::negated;
 use crate::error::{Error, Result};
 use crate::gate::{self, FaultDecision};
 use crate::operation::Operation;
+use crate::raw_result::negated;
 
 use super::request::Holder;
 use super::request::{CANCELLED, FIRST, SECOND};
@@ -64,8 +64,8 @@ impl Ring {
         // Invariant: only completions that are due are waited for; otherwise the wait would
         // never end.
         debug_assert!(want <= self.in_kernel + self.queued.len());
-        if let Some((index, read_asked)) = self.torn()
-            && !self.mend(index, read_asked)?
+        if let Some((index, read_asked)) = self.torn_pair()
+            && !self.repair_torn_pair(index, read_asked)?
         {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Ring {
     /// chain as the whole chain. The write, submitted by the next call, would not be linked and
     /// could overtake its read. Entries are accepted in order, so such a write is at the head of
     /// the queue.
-    fn torn(&self) -> Option<(usize, usize)> {
+    fn torn_pair(&self) -> Option<(usize, usize)> {
         let (index, part) = marked(*self.queued.front()?);
         let request = self.slots.get(index)?.request.as_ref()?;
         (part == SECOND).then(|| (index, request.length()))
@@ -129,7 +129,7 @@ impl Ring {
     /// If the read brought every byte, the write may follow. If not, the write must never run. An
     /// entry can't be removed from the queue, so the ring is given up once the kernel holds nothing
     /// of it.
-    fn mend(&mut self, index: usize, read_asked: usize) -> Result<bool> {
+    fn repair_torn_pair(&mut self, index: usize, read_asked: usize) -> Result<bool> {
         let slot = &self.slots[index];
         let ended = !slot.is_due(FIRST);
         if ended && usize::try_from(slot.results[FIRST]) == Ok(read_asked) {

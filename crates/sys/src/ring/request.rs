@@ -15,13 +15,13 @@ use io_uring::{opcode, squeue, types};
 use rustix::fs::{AtFlags, OFlags, Statx};
 use rustix::io::Errno;
 
-use crate::answer::{counted, is_transient, negated};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::fd::Fd;
 use crate::names::Name;
 use crate::open::Open;
 use crate::operation::Operation;
+use crate::raw_result::{counted, is_transient, negated};
 use crate::stat::Stat;
 use crate::transfer::{TransferPart, TransferRequest, Transferred};
 
@@ -162,13 +162,13 @@ impl RingRequest {
 
     /// Does the request now, synchronously.
     #[must_use]
-    pub fn in_place(self) -> RingReply {
+    pub fn perform_now(self) -> RingReply {
         match self {
             Self::Openat { directory, name, how } => {
                 RingReply::Opened(crate::open(&*directory, name.as_c_str(), how))
             }
             Self::Statx { file } => RingReply::Stated(crate::stat(&*file)),
-            Self::Transfer(transfer) => RingReply::Transferred(transfer.in_place()),
+            Self::Transfer(transfer) => RingReply::Transferred(transfer.perform_now()),
             Self::Close { file } => RingReply::Closed(file.close()),
         }
     }
@@ -191,7 +191,7 @@ impl RingRequest {
             }
             Self::Statx { file } => {
                 let arguments = format_args!("{}, {NO_NAME:?}, {:?}", file.as_raw_fd(), AtFlags::EMPTY_PATH);
-                RingReply::Stated(outcome(Operation::Statx, arguments).map(|_| looked(statx)))
+                RingReply::Stated(outcome(Operation::Statx, arguments).map(|_| stat_from(statx)))
             }
             Self::Close { file } => {
                 let closed = outcome(Operation::Close, format_args!("{}", file.as_raw_fd()));
@@ -266,7 +266,7 @@ fn entry(part: TransferPart<'_>, length: usize, fixed: Option<u16>) -> squeue::E
 /// the caller.
 fn reply(mut transfer: TransferRequest, [first, second]: [i32; 2]) -> Transferred {
     if is_transient(first) || transfer.is_pair() && first == CANCELLED {
-        return transfer.in_place();
+        return transfer.perform_now();
     }
     let read = transfer.outcome(None, first);
     let asked = Some(transfer.length());
@@ -284,7 +284,7 @@ fn fd(file: &impl AsRawFd) -> types::Fd {
     types::Fd(file.as_raw_fd())
 }
 
-fn looked(statx: &UnsafeCell<Statx>) -> Stat {
+fn stat_from(statx: &UnsafeCell<Statx>) -> Stat {
     // SAFETY: the kernel has completed the operation, so it no longer writes here, and the slot
     // isn't reused before this reply. The memory began as an all-zero `Statx`, and any bits the
     // kernel wrote are valid.

@@ -5,8 +5,8 @@
 
 use rustix::io::Errno;
 
-use crate::answer::{asked, is_transient, negated};
 use crate::operation::Operation;
+use crate::raw_result::{asked, is_transient, negated};
 
 use super::request::{CANCELLED, FIRST, Holder, RingRequest, SECOND};
 

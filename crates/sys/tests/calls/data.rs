@@ -2,8 +2,9 @@
 
 use haul_sys::{
     Advice, CacheMode, Errno, Fd, Open, Pipe, Seek, advise, advise_range, allocate, copy_range, is_direct,
-    open, open_path, position, punch_hole, read, read_all, read_cached, read_on, read_path, reflink, seek,
-    stand_at, stand_at_end, stat, synchronize, truncate, try_read, write, write_all, write_all_on, write_on,
+    open, open_path, position, punch_hole, read, read_all, read_cached, read_path, read_stream, reflink,
+    seek, seek_to, seek_to_end, stat, synchronize, truncate, try_read, write, write_all, write_all_stream,
+    write_stream,
 };
 use haul_testkit::random;
 
@@ -34,7 +35,7 @@ fn bytes_are_read_and_written_at_their_offsets() {
 fn what_has_no_room_is_not_written() {
     let full = open_path(c"/dev/full", Open::WRITE).unwrap();
     assert!(write_all(&full, 0, b"x").unwrap_err().is(Errno::NOSPC));
-    assert!(write_all_on(&full, b"x").unwrap_err().is(Errno::NOSPC));
+    assert!(write_all_stream(&full, b"x").unwrap_err().is(Errno::NOSPC));
 }
 
 #[test]
@@ -154,18 +155,18 @@ fn holes_are_found_and_made() {
 fn a_descriptor_keeps_its_own_position() {
     let ground = Ground::new();
     let target = ground.target("file");
-    assert_eq!(write_on(&target, b"abc").unwrap(), 3);
+    assert_eq!(write_stream(&target, b"abc").unwrap(), 3);
     assert_eq!(position(&target).unwrap(), 3);
     // Writing at an offset leaves it where it is.
     write(&target, 10, b"x", CacheMode::Keep).unwrap();
     assert_eq!(position(&target).unwrap(), 3);
-    stand_at_end(&target).unwrap();
+    seek_to_end(&target).unwrap();
     assert_eq!(position(&target).unwrap(), 11);
-    stand_at(&target, 1).unwrap();
-    write_on(&target, b"B").unwrap();
+    seek_to(&target, 1).unwrap();
+    write_stream(&target, b"B").unwrap();
     let source = open(&ground.directory, c"file", Open::READ).unwrap();
     let mut bytes = [0; 2];
-    assert_eq!(read_on(&source, &mut bytes).unwrap(), 2);
+    assert_eq!(read_stream(&source, &mut bytes).unwrap(), 2);
     assert_eq!(&bytes, b"aB");
     let (reader, _writer) = std::io::pipe().unwrap();
     assert!(position(&reader).unwrap_err().is(Errno::SPIPE));

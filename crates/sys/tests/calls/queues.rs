@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use haul_sys::{
-    AioPassing, Buffer, CacheMode, Fd, Gather, KernelAio, Open, PosixAio, Ring, RingReply, RingRequest,
+    AioSubmission, Buffer, CacheMode, Fd, Gather, KernelAio, Open, PosixAio, Ring, RingReply, RingRequest,
     TransferRequest, Transferred, open,
 };
 use haul_testkit::{needs, or_skip, random, require, rustix};
@@ -122,7 +122,7 @@ fn kernel_aio_returns_every_buffer_with_its_own_bytes() {
 #[test]
 fn posix_aio_returns_every_buffer_with_its_own_bytes() {
     require!(needs::posix_aio());
-    for passing in [AioPassing::Each, AioPassing::Lists] {
+    for passing in [AioSubmission::Each, AioSubmission::Lists] {
         let (_ground, content, file) = ground();
         let mut queue = PosixAio::new(4, passing).unwrap();
         for token in 0..4 {
@@ -146,7 +146,7 @@ fn posix_aio_returns_every_buffer_with_its_own_bytes() {
 fn a_queue_dropped_with_requests_in_flight_frees_their_files() {
     require!(needs::posix_aio());
     let (_ground, _, file) = ground();
-    let mut queue = PosixAio::new(4, AioPassing::Each).unwrap();
+    let mut queue = PosixAio::new(4, AioSubmission::Each).unwrap();
     for token in 0..4 {
         queue.push(token, reading(&file, 0)).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haul_sys::{CacheMode, Error, Fd, read, read_on};
+use haul_sys::{CacheMode, Error, Fd, read, read_stream};
 
 pub(super) struct JobInput {
     fd: Arc<Fd>,
@@ -36,7 +36,7 @@ impl JobInput {
             bytes.resize(filled + room, 0);
             let outcome = match self.offset {
                 Some(offset) => read(&*self.fd, offset, &mut bytes[filled..], CacheMode::Keep),
-                None => read_on(&*self.fd, &mut bytes[filled..]),
+                None => read_stream(&*self.fd, &mut bytes[filled..]),
             };
             bytes.truncate(filled + *outcome.as_ref().unwrap_or(&0));
             let count = outcome?;

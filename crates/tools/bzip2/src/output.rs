@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use haul_flow::lock;
 
 use haul_sys::{Errno, Error, Fd, Identity, Mode, Open, Owner, Stat, Times};
-use haul_sys::{change_mode, change_owner, change_times, open, remove, stat, stat_at, write_all_on};
+use haul_sys::{change_mode, change_owner, change_times, open, remove, stat, stat_at, write_all_stream};
 
 /// Mode of an output that is not complete.
 const PRIVATE: Mode = Mode::new(0o600);
@@ -179,7 +179,7 @@ impl JobOutput {
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         match self {
             JobOutput::Nowhere => Ok(()),
-            JobOutput::Stream(fd) | JobOutput::File(NewFile { fd, .. }) => write_all_on(fd, bytes),
+            JobOutput::Stream(fd) | JobOutput::File(NewFile { fd, .. }) => write_all_stream(fd, bytes),
         }
     }
 }

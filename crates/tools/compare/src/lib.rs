@@ -332,7 +332,7 @@ impl Tool for Comparer {
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         let counterpart = &node.own.held;
-        cx.cache().lift(counterpart);
+        cx.cache().reopen_parent(counterpart);
         if let Err(cause) = cx.cache().close(counterpart) {
             Self::trouble(cx, CompareKind::FailedToClose, counterpart.path(), cause);
         }

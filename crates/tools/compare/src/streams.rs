@@ -6,7 +6,9 @@
 use std::ffi::CStr;
 
 use haul_flow::{Problem, Reporter};
-use haul_sys::{Error, Fd, FileType, Open, open_path, position, read_on, standard_input, stat, stat_path};
+use haul_sys::{
+    Error, Fd, FileType, Open, open_path, position, read_stream, standard_input, stat, stat_path,
+};
 
 use super::CompareKind;
 use super::CompareOutcome;
@@ -94,7 +96,7 @@ fn differs(first: &Fd, second: &Fd) -> Result<Option<What>, (Side, Error)> {
 fn fill<'a>(file: &Fd, buffer: &'a mut [u8]) -> Result<&'a [u8], Error> {
     let mut length = 0;
     while length < buffer.len() {
-        match read_on(file, &mut buffer[length..])? {
+        match read_stream(file, &mut buffer[length..])? {
             0 => break,
             more => length += more,
         }

@@ -3,10 +3,10 @@
 //!
 //! With `-p` a copy gets its source's time, truncated to what its file system can store. To keep
 //! such a copy from looking older forever, the source's time is truncated the same way before the
-//! comparison. No call returns a file system's timestamp resolution. That of the usual ones is
-//! known. Of any other it is inferred from the times seen on it, and only when they can't be round
-//! by chance: to take a file system for coarser than it is would leave a differing file as it is,
-//! while the opposite only copies one again.
+//! comparison. No call returns a file system's timestamp resolution. For common ones it is known;
+//! for others it is inferred from the times seen on them, but only if those can't be round by
+//! chance. Taking a file system for coarser than it is would leave a differing file as it is;
+//! taking it for finer only copies a file again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Resolution of FAT, in nanoseconds: two seconds.
 const COARSEST: u64 = 2 * SECOND;
 
-/// How unlikely it must be that times are round by chance: one in so many.
+/// The times must be round by chance with a probability of less than one in this many.
 const CHANCES: u64 = 1_000_000;
 
 /// What is known of each device's timestamp resolution.
@@ -33,15 +33,15 @@ pub(super) struct Resolutions {
 enum Resolution {
     /// The file system is one whose resolution is known.
     Known(u64),
-    /// The times seen are multiples of `step`. The files have changed at so many different moments,
-    /// the latest at `last`.
+    /// All times seen are multiples of `step`. The files changed at `moments` different times,
+    /// latest at `last`.
     Inferred { step: u64, moments: u32, last: Option<Timestamp> },
 }
 
 impl Resolution {
     /// Looks at the file system that `file`, an entry of `directory`, is on.
     fn of(directory: &Fd, file: &Stat) -> Self {
-        // By a symbolic link, the file may be on another one.
+        // Through a symbolic link, the file may be on another one.
         let is_there = device_of(directory).is_ok_and(|device| device == file.identity.device);
         let known = is_there.then(|| time_resolution(directory, file).ok().flatten()).flatten();
         known.map_or(Self::Inferred { step: SECOND, moments: 0, last: None }, Self::Known)
@@ -51,7 +51,7 @@ impl Resolution {
         let Self::Inferred { step, moments, last } = self else { return self };
         let seen = [file.accessed, file.modified, file.changed].map(granularity);
         let step = seen.into_iter().fold(step, u64::min);
-        // Other times than that of the change may be what someone has set.
+        // Only the ctime: the other times may have been set by someone.
         let moments = moments.saturating_add(u32::from(last != Some(file.changed)));
         Self::Inferred { step, moments, last: Some(file.changed) }
     }
@@ -113,8 +113,8 @@ const FIRST_SECOND: i64 = i32::MIN as i64;
 /// (`EXT4_EXTRA_TIMESTAMP_MAX`), and xfs with big timestamps (`XFS_BIGTIME_TIME_MAX`).
 const LAST_SECONDS: [i64; 3] = [i32::MAX as i64, (1 << 34) - 1 + FIRST_SECOND, 16_299_260_424];
 
-/// True if a file system has put `there`, the first or last time that it can store, in place of one
-/// beyond it, or of one in the same second: the kernel stores no nanoseconds in either
+/// True if `there` is the first or last time that a file system can store, and replaces a time
+/// beyond that limit or in the same second: the kernel stores the limits without nanoseconds
 /// (`timestamp_truncate`).
 fn is_limit(there: Timestamp, wanted: Timestamp) -> bool {
     there.nanoseconds == 0
@@ -122,8 +122,8 @@ fn is_limit(there: Timestamp, wanted: Timestamp) -> bool {
             || (LAST_SECONDS.contains(&there.seconds) && wanted > there))
 }
 
-/// Returns the coarsest resolution that can represent `time`, of those that file systems have which
-/// say nothing of it: that of NTFS and SMB, or a second.
+/// Returns the coarsest resolution that can represent `time`, among those of file systems that
+/// don't report it: that of NTFS and SMB, or a second.
 fn granularity(time: Timestamp) -> u64 {
     match time.nanoseconds {
         0 => SECOND,

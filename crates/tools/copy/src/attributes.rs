@@ -8,7 +8,7 @@
 //! the permission to set xattrs, so it comes after them. Every step before the last changes the
 //! times. A copy whose owner could not be set gets no set-id bits; if that is an error, it gets
 //! nothing but the times. Without the capability to change other users' files, the times come
-//! first: the owner takes the right away.
+//! first: after the change of owner they can't be set any more.
 //!
 //! Invariant: between creation and the last step nobody has more access to the copy than its final
 //! mode grants (tests: the audit, and GNU's permission races).

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use haul_flow::{FlowKind, OpenFile, Problem, Tally};
-use haul_sys::{Fd, FileType, Stat, is_made_by_kernel, stat, truncate};
+use haul_sys::{Fd, FileType, Stat, is_generated_by_kernel, stat, truncate};
 
 use super::entry_copy::EntryCopy;
 use super::options::IfChanged;
@@ -55,7 +55,7 @@ fn has_stayed((source, before): (&Fd, &Stat), now: &Stat, length: u64) -> bool {
 /// True unless the size of a file says nothing about its content, as in `/proc`, where it is 0, and
 /// in `/sys`, where it is a page.
 fn has_known_size(file: &Fd, stat: &Stat) -> bool {
-    stat.size > 0 && !is_made_by_kernel(file).unwrap_or(false)
+    stat.size > 0 && !is_generated_by_kernel(file).unwrap_or(false)
 }
 
 /// Empties a target whose content is moved again. Returns false if that failed and was reported.

@@ -174,8 +174,8 @@ fn record_new(copy: EntryCopy<'_>, made: &Stat) -> bool {
     true
 }
 
-/// Records the existing target of a sync, which may be inside the source: it isn't copied into
-/// itself unless it is left out. GNU cp copies what is in it already.
+/// Records the existing target of a sync, which may be inside the source, so that it isn't copied
+/// into itself. GNU cp copies what it already contains.
 pub(super) fn record_existing(copy: EntryCopy<'_>, target: Identity) {
     if copy.entry.is_operand() && copy.options.existing.update.syncs() {
         copy.copier.tops.record(target, copy.entry.node.own.operand.index);
@@ -362,9 +362,8 @@ fn existing_directory(copy: EntryCopy<'_>, parent: &Fd) -> Result<Prepared, Prob
     Ok(Prepared::Ready(Ready { fd: Arc::new(fd), how, stat, is_new: false, is_unfinished, working_mode }))
 }
 
-/// Gives a user who needs permissions all of them in an existing directory of theirs: one of a tree
-/// that is kept equal to another, as rsync does, or one that an interrupted run made. Returns the
-/// mode it has then; `None` if it is unchanged.
+/// Gives an unprivileged user all permissions in an existing directory of their own: in a sync, as
+/// rsync does, or if an interrupted run made it. Returns its new mode; `None` if it is unchanged.
 pub(super) fn make_writable(copier: &Copier, directory: &Fd, how: Open, there: &Stat) -> Option<Mode> {
     let mode = working_mode(copier, there)?;
     // A failure here repeats in the directory, and is reported there.
@@ -389,17 +388,16 @@ pub(super) fn may_be_opened(copy: EntryCopy<'_>, there: &Stat) -> bool {
         && copy.options.existing.update.syncs()
 }
 
-/// Pins a directory that can't be read: it is open for resolving names only, and such a descriptor
-/// changes nothing. `None` for any other.
+/// Pins a directory that can't be read: its `O_PATH` descriptor can't be used to change it. `None`
+/// for any other.
 fn pinned(directory: &Fd, how: Open) -> Option<Pinned> {
     // Not by its name `.`, which takes the right to search it.
     how.is_reference().then(|| Pinned::of(directory).ok()).flatten()
 }
 
-/// Mode a directory gets at the end if the source's is not preserved. For a new one it is the
-/// source's less the umask, with the set-id and sticky bits it was created with, and so it is for
-/// one that an interrupted run made; for one that was made writable it is what it had. `None` if it
-/// already has it.
+/// Mode a directory gets at the end if the source's is not preserved. For one that this run or an
+/// interrupted one made, it is the source's less the umask, with the set-id and sticky bits it was
+/// created with; for one that was made writable, its previous mode. `None` if it already has it.
 fn plain_directory_mode(copier: &Copier, source: &Stat, ready: &Ready) -> Option<Mode> {
     let made = ready.stat.mode;
     if ready.working_mode.is_some() && !ready.is_unfinished {
@@ -459,7 +457,7 @@ pub(super) fn leave(copier: &Copier, cx: &Context<'_, Copier>, node: &DirNode<Co
     if copier.options.existing.backs_up() {
         copier.backups.forget(own.held.identity());
     }
-    cx.cache().lift(&own.held);
+    cx.cache().reopen_parent(&own.held);
     if let Err(cause) = cx.cache().close(&own.held) {
         cx.problem(Problem::new(FlowKind::FailedToClose).naming(path()).because(cause));
     }

@@ -1,6 +1,6 @@
 //! `--dry-run`: decides about every entry, prints the actions, and changes nothing.
 //!
-//! The walk is that of the copy, and so are the rules (`existing.rs`). Where the copy makes
+//! The walk and the rules (`existing.rs`) are those of the copy. Where the copy makes
 //! something, this looks at what has its name and prints the lines of `--verbose`. A directory that
 //! would be made gets the handle of one that doesn't exist, so that nothing is found in it.
 //!

@@ -92,7 +92,7 @@ impl FileSystem {
     }
 }
 
-/// Called before anything is created in a target directory. Finds out about its file system.
+/// Called before anything is created in a target directory. Records its file system.
 pub(super) fn note_directory(copier: &Copier, cache: &DirCache, held: &Arc<DirHandle>) {
     if is_flushed(copier) {
         let mut known = lock(&copier.file_systems.0);
@@ -143,9 +143,9 @@ pub(super) fn note_written(copy: EntryCopy<'_>) -> u64 {
     known.map_or(0, |known| known.written.fetch_add(1, Ordering::AcqRel) + 1)
 }
 
-/// Flushes the file with this number, what else was written so far, and their records. Before it
-/// gets its name: a rename may reach the journal of the file system long before the data that was
-/// written earlier. Before it is verified: what was not written back can't be dropped from memory.
+/// Flushes the file with this number, everything else written so far, and their records. Called
+/// before it gets its name, because a rename may reach the file system's journal long before data
+/// that was written earlier; and before it is verified, because dirty pages can't be dropped.
 pub(super) fn flush_before(copy: EntryCopy<'_>, number: u64) -> Result<(), Problem> {
     let Some(known) = file_system(copy.copier, device_of(copy)).filter(|_| number > 0) else { return Ok(()) };
     let flush_records = || copy.copier.journal.iter().for_each(|state| state.journal.flush());

@@ -2,8 +2,8 @@
 //!
 //! The directories of the earlier copies are held with each target directory. An entry is linked
 //! if nothing has its name in the target, and an earlier copy has a file of that name with the same
-//! content and attributes. It isn't opened for that. Of a source with several names only the first
-//! to be copied is looked up; the others become names of the same file as always.
+//! content and attributes. It isn't opened for that. Of a source with several names, only the first
+//! to be copied is looked up; the others are linked to it as usual.
 //!
 //! A rank is sent the remote paths of the earlier directories with that of the target directory,
 //! and checks them the same way.

@@ -52,7 +52,7 @@ impl<'a> EntryCopy<'a> {
         self.entry.is_operand().then(|| target[..end].to_vec())
     }
 
-    /// True if the source is followed should it be a symbolic link.
+    /// True if the source is followed if it is a symbolic link.
     pub(super) fn follows(self) -> bool {
         self.copier.follows_here(self.entry)
     }

@@ -15,12 +15,13 @@
 //!
 //! New directories, except those in new directories, are recorded before anything is copied to
 //! them. Until the copy is complete, later runs finish them, and those in them, as if they had made
-//! them: the mode that an interrupted run left may be the one that it worked with.
+//! them: an interrupted run may have left them with a temporary mode.
 //!
-//! An entry that has its name but no stamp is made again, since nobody knows what it lacks: a
-//! verification, or its other names. It is replaced: it may not be writable. What `-n`, `-u` and
-//! the like would leave alone is made again only if it certainly is the entry that an interrupted
-//! run made, so there each is recorded before it gets its name ([`is_recorded_first`]):
+//! An entry that has its name but no stamp is made again, since its state is unknown: it may lack a
+//! verification, or its other names. It is replaced rather than written to, because it may not be
+//! writable. An entry that `-n`, `-u` and the like would leave alone is made again only if it is
+//! certain that an interrupted run made it. So those entries are recorded before they get their
+//! names ([`is_recorded_first`]):
 //!
 //! ```text
 //!                       in a directory that an        elsewhere

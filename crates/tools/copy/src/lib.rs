@@ -248,8 +248,8 @@ impl Copier {
         looked.map_or(true, |there| is_shared(&there, self.process.user))
     }
 
-    /// Selects the files to probe: not those that may be cloned or copied by the kernel. Those that
-    /// may be linked are: without it, the first name of each would wait for the disk.
+    /// Selects the files to probe: not those that may be cloned or copied by the kernel, but those
+    /// that may be linked, whose first name would otherwise wait for the disk.
     fn probe(&self, entry: &Entry<Self>) -> Probe {
         let target = &entry.node.own;
         let inspects = self.options.sparse == Sparse::Always

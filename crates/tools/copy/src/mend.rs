@@ -1,9 +1,8 @@
 //! `haul sync`: sets the attributes of targets whose content already equals their source's.
 //!
 //! An unchanged entry costs a `stat` of source and target, which show mode, owner and times, and a
-//! list of the xattrs of each. ACLs are xattrs. No `stat` can replace the lists: a change shows in
-//! the ctime, but so does every other, and a target may never have got any (from a copier that
-//! doesn't copy them).
+//! list of the xattrs of each. ACLs are xattrs. A `stat` can't replace the lists: the ctime shows
+//! every change, not only theirs, and the target may have been copied without xattrs.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -165,8 +164,8 @@ fn differences(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat)
     Differences { size, time, mode, owner, group, ..Differences::default() }
 }
 
-/// True unless neither source nor target has any xattrs that would have to be compared. For root,
-/// every file on Lustre has some that say where its bytes are: they don't count.
+/// True if source or target may have xattrs that have to be compared. On Lustre, root sees xattrs
+/// on every file that say where its bytes are: they don't count.
 fn may_have_xattrs(copy: EntryCopy<'_>, directory: &Fd, source: &Stat, there: &Stat) -> bool {
     let EntryCopy { copier, entry, .. } = copy;
     let layouts = &copier.layouts;
@@ -330,9 +329,8 @@ pub(super) fn remove_extra_xattrs(attributes: &NewAttributes<'_>) -> Result<(), 
     extra.iter().try_for_each(|key| object::change_xattr(*object, |file| file.remove_xattr(key)))
 }
 
-/// True if source and target, two regular files of one size, have the same content. What can't be
-/// read is not the same: copying it reports why. Neither is what was not compared to its end,
-/// because the run is cancelled.
+/// True if source and target, two regular files of the same size, have the same content. False if
+/// one can't be read (copying it reports why), or if the run is cancelled during the comparison.
 pub(super) fn has_same_content(copy: EntryCopy<'_>, directory: &Fd) -> bool {
     let compare = || {
         let above = copy.cx.cache().open(&copy.entry.node.source)?;

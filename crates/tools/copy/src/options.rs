@@ -88,7 +88,7 @@ impl Update {
 pub struct UpdateRule {
     /// By content instead of the modification time (`--checksum`).
     pub by_content: bool,
-    /// Modification times may differ by so many seconds (`--modify-window`).
+    /// Modification times may differ by this many seconds (`--modify-window`).
     pub window: u32,
     /// Files that are newer than their sources stay (`--update`).
     pub keeps_newer: bool,
@@ -213,7 +213,7 @@ pub enum Atomic {
 /// When a copy is made durable (`--fsync`), so that a power cut loses nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Fsync {
-    /// Never: the kernel writes it back when it likes.
+    /// Never: the kernel decides when to write it back.
     Never,
     /// At the end of the run, with one `syncfs` per file system. On file systems that others share,
     /// where that call doesn't reach the server, like [`Fsync::Each`].
@@ -242,7 +242,7 @@ pub enum IfChanged {
     Ignore,
     /// The file is reported. The copy stays.
     Warn,
-    /// It is copied again, up to so many times, and then reported.
+    /// It is copied again, up to this many times, and then reported.
     Retry(u32),
 }
 
@@ -408,8 +408,8 @@ impl CopyOptions {
         conflicts.into_iter().find(|(is_there, ..)| *is_there).map(|(_, flag, other)| (flag, other))
     }
 
-    /// Returns the options that a copy works with. Neither shared blocks nor those that the kernel
-    /// copies show their content, and they bring the holes of the source with them.
+    /// Returns the effective options. Blocks that are shared, or copied by the kernel, are never
+    /// seen by this process, and keep the source's holes; so some options exclude them.
     #[must_use]
     pub fn resolved(&self, listed_hash: Option<Algorithm>) -> Self {
         let needs_writes =

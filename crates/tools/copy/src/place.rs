@@ -364,7 +364,8 @@ fn is_in_absent(copy: EntryCopy<'_>) -> bool {
     copy.entry.node.own.held.is_absent() && !copy.entry.is_operand()
 }
 
-/// True if the copy is renamed over an entry that is to go, which a directory can't be.
+/// True if the copy is renamed over an entry that would otherwise be removed, which can't be done
+/// to a directory.
 fn is_replaced(copy: EntryCopy<'_>, source: &Stat) -> bool {
     copy.options.replaces_whole() && source.kind != FileType::Directory
 }

@@ -1,6 +1,6 @@
 //! Entries that a rank copies again, because the rank that began to was lost.
 //!
-//! That one reports an entry only when its work item is complete, so nobody knows what it has made.
+//! A rank reports an entry only when its work item is complete, so what it had made is unknown.
 //! An entry that has the name of a copy may be the lost rank's if it was created after the run
 //! began, by the clock of the target's file system, or is in a directory that the run made. But
 //! others may have created it meanwhile. So what is found is replaced only where that would happen
@@ -84,7 +84,7 @@ pub(super) fn is_done(copy: EntryCopy<'_>, directory: &Fd) -> bool {
         && stat_at(directory, copy.target_name()).is_ok_and(|there| is_copy(copy, directory, &there))
 }
 
-/// True if a lost rank has made the directory that has the name of a copy. `None` if nobody knows.
+/// True if a lost rank made the directory that has the name of a copy. `None` if that is unknown.
 pub(super) fn has_made_directory(copy: EntryCopy<'_>, parent: &Fd) -> Option<bool> {
     if !is_repeated(copy) {
         return Some(false);
@@ -104,7 +104,7 @@ pub(super) fn has_made_directory(copy: EntryCopy<'_>, parent: &Fd) -> Option<boo
     is_of_run(copy, there.born.or(Some(there.modified)))
 }
 
-/// True if an entry that was created then is newer than the run. `None` if nobody knows.
+/// True if an entry that was created then is newer than the run. `None` if that is unknown.
 fn is_of_run(copy: EntryCopy<'_>, created: Option<Timestamp>) -> Option<bool> {
     let own = &copy.entry.node.own;
     if own.is_new() {

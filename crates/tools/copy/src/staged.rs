@@ -59,7 +59,7 @@ pub(super) const LARGE_BYTES: u64 = 1 << 20;
 pub(super) struct Staged {
     /// Its temporary name; `None` if it has no name.
     pub(super) temporary_name: Option<CString>,
-    /// Has a signal that ends the program remove it, unless a later run continues it.
+    /// Registers it for removal by a signal that ends the program, unless a later run continues it.
     _entry: Option<TemporaryEntry>,
     /// True if it replaces an entry of its name.
     pub(super) replaces: bool,

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use haul_flow::{FlowKind, Problem};
 use haul_sys::{CacheMode, Errno, Error, Fd, FileRef, FileType, Operation, Stat};
-use haul_sys::{is_local, make_blocking, read_on, reflink, stat, truncate, write, write_on};
+use haul_sys::{is_local, make_blocking, read_stream, reflink, stat, truncate, write, write_stream};
 
 use super::CopyKind;
 use super::attributes::NewAttributes;
@@ -120,7 +120,7 @@ fn pump(
         let read = match leaves_holes {
             // Only whole blocks make holes.
             true => read_whole(source, &mut buffer),
-            false => waiting(source, || read_on(source, &mut buffer)),
+            false => waiting(source, || read_stream(source, &mut buffer)),
         };
         let length = read.map_err(|cause| (FlowKind::ErrorReading, cause))?;
         if length == 0 {
@@ -137,7 +137,7 @@ fn pump(
                 let rest = &bytes[at..range.end];
                 let write_rest = || match leaves_holes {
                     true => write(target, offset + at as u64, rest, CacheMode::Keep),
-                    false => write_on(target, rest),
+                    false => write_stream(target, rest),
                 };
                 let written = waiting(target, || match may_wait {
                     true => copy.with_room(write_rest),
@@ -157,7 +157,7 @@ fn pump(
     }
 }
 
-/// Refuses a write of 0 bytes, which would be repeated forever.
+/// Rejects a write of 0 bytes, which would be repeated forever.
 fn written_some(written: usize) -> Result<usize, Error> {
     match written {
         0 => Err(Error::new(Operation::Write, "0 bytes written".to_owned(), Errno::NOSPC)),
@@ -169,7 +169,7 @@ fn written_some(written: usize) -> Result<usize, Error> {
 fn read_whole(source: &Fd, buffer: &mut [u8]) -> Result<usize, Error> {
     let mut length = 0;
     while length < buffer.len() {
-        match waiting(source, || read_on(source, &mut buffer[length..]))? {
+        match waiting(source, || read_stream(source, &mut buffer[length..]))? {
             0 => break,
             more => length += more,
         }
@@ -177,8 +177,9 @@ fn read_whole(source: &Fd, buffer: &mut [u8]) -> Result<usize, Error> {
     Ok(length)
 }
 
-/// Moves data, and waits for it if need be. A FIFO in a tree was opened with `O_NONBLOCK`, lest the
-/// open waits forever, and so were the kernel's files that may have data later (`trace_pipe`).
+/// Moves data, and waits for it if necessary. A FIFO in a tree was opened with `O_NONBLOCK`, so
+/// that the open doesn't wait forever, and so was a kernel file that may get data later
+/// (`trace_pipe`).
 fn waiting(file: &Fd, mut move_data: impl FnMut() -> Result<usize, Error>) -> Result<usize, Error> {
     match move_data() {
         Err(cause) if cause.is(Errno::AGAIN) => make_blocking(file).and_then(|()| move_data()),

@@ -20,7 +20,8 @@ use super::space::{FreeSpace, Needed};
 /// Maximum number of directory handles; descriptors are needed by the copy.
 const HELD: usize = 16;
 
-/// Counts the entries `operands` name, with everything below them, and the bytes of regular files.
+/// Counts the entries that the operands name, with everything below them, and the bytes of regular
+/// files.
 /// Reports them to `report` as `found` and `bytes` along the way. Ends early once `stop` is set.
 ///
 /// Problems are not reported: the copy hits them too.
@@ -50,8 +51,13 @@ pub fn survey(
         };
         Some(Operand::named(place, &c_string(split.name), own))
     });
-    let settings =
-        Settings { jobs: 1, jobs_max: 1, window: 1, held: HELD, ..Settings::resolve(&Config::default()) };
+    let settings = Settings {
+        jobs: 1,
+        jobs_max: 1,
+        window: 1,
+        cached_directories: HELD,
+        ..Settings::resolve(&Config::default())
+    };
     let (tool, report) = (SpaceSurvey { options, space, needed: Needed::default(), stop }, Quiet { report });
     let (cache, selector, engine) = (&cache, &selector, Mutex::default());
     let spec = RunSpec { tool: &tool, settings, cache, selector, report: &report, limits: None, engine };

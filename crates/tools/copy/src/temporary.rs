@@ -73,11 +73,12 @@ fn is_temporary_name(name: &CStr, run: TemporaryNames) -> bool {
 /// on this host. None is in use: the journal's lock, or the name, proves that those runs have
 /// ended. If the job is lost everything is kept, so a later run can continue with it.
 ///
-/// A source, or a copy, may have such a name, and may be all there is of a file. In the copy of a
-/// directory those are the names that the source has, so no other directory is swept of what other
-/// runs have left: neither those that operands are copied to, nor where [`sweeps_copies`] and
-/// [`may_be_source`] see that other sources are copied there, or taken from there. Only the process
-/// that walks removes anything: ranks don't know what others copy.
+/// But a source, or its copy, may have such a name, and may be the only one of its kind. In the
+/// copy of a directory, names that the source also has are kept. Elsewhere they are unknown, so the
+/// leftovers of other runs are removed from no other directory: neither from those that operands
+/// are copied to, nor where [`sweeps_copies`] and [`may_be_source`] find that other sources are
+/// copied there or taken from there. Only the process that walks removes anything: ranks don't know
+/// what others copy.
 pub(super) fn sweep(
     copier: &Copier,
     cache: &DirCache,

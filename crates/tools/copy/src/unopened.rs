@@ -1,4 +1,4 @@
-//! Sources that can't be opened, of which some needn't be.
+//! Sources that can't be opened, some of which needn't be.
 
 use haul_flow::Reported;
 use haul_sys::{FileType, Stat};

@@ -16,7 +16,7 @@
 //! that verify run while others copy.
 //!
 //! Invariant: a piece that differs is written again from the source only if the source still has
-//! the content that was copied; otherwise nobody knows which one is right, and it is an error.
+//! the content that was copied; otherwise it is unknown which one is right, and it is an error.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -288,7 +288,7 @@ impl Verification {
         if !copy.options.reads_device_again() {
             return;
         }
-        copy.cx.look_ahead(LOOK_AHEAD, |(entry, own)| {
+        copy.cx.peek_closing(LOOK_AHEAD, |(entry, own)| {
             if let Some(verification) = &own.verification
                 && let Some(written) = verification.written.get()
                 && !verification.is_ahead.load(Ordering::Relaxed)

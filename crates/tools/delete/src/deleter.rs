@@ -280,7 +280,7 @@ impl Deleter {
         let failed = |cause| Self::cannot_remove(node.source.path(), cause);
         if !self.options.dry_run {
             // Once this directory is gone, an evicted parent can only be reopened from the top.
-            cx.cache().lift(&node.source);
+            cx.cache().reopen_parent(&node.source);
             let directory = cx.cache().open(&above.source).map_err(failed)?;
             match stat_at(&*directory, name) {
                 Ok(there) if there.identity == stat.identity => {}
@@ -414,7 +414,7 @@ impl Tool for Deleter {
         if self.stage == Stage::Count {
             return;
         }
-        if node.is_operands_place() {
+        if node.holds_operands() {
             return Self::restore_times(cx, node);
         }
         let mut stays =

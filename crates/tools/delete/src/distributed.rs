@@ -31,7 +31,7 @@ impl Distributed for Deleter {
         Some(Self::counting(options, &c_string(&target), selector, cancel).deleting())
     }
 
-    fn entry_may_travel(&self, entry: &Entry<Self>) -> bool {
+    fn entry_is_distributable(&self, entry: &Entry<Self>) -> bool {
         entry.is_operand() || self.is_selected_by_name(entry)
     }
 

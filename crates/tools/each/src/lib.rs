@@ -298,7 +298,7 @@ impl Tool for Runner {
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        if node.is_operands_place() {
+        if node.holds_operands() {
             self.run_for_waiting(cx, |_| true);
         }
     }

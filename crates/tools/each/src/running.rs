@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_cluster::mpi::is_of_process;
 use haul_flow::{Context, Problem, lock};
-use haul_sys::{Errno, Error, Leash, Started};
+use haul_sys::{Errno, Error, Started, TerminationHandle};
 
 use super::EachKind;
 use super::Runner;
@@ -31,7 +31,7 @@ pub struct Running {
     /// True once commands in progress are terminated.
     ending: AtomicBool,
     next: AtomicU64,
-    leashes: Mutex<HashMap<u64, Leash>>,
+    handles: Mutex<HashMap<u64, TerminationHandle>>,
 }
 
 impl Running {
@@ -61,28 +61,28 @@ impl Running {
 
     /// Terminates all commands, including those that are being started.
     fn end_all(&self) {
-        let leashes = lock(&self.leashes);
+        let handles = lock(&self.handles);
         self.ending.store(true, Ordering::Relaxed);
-        leashes.values().for_each(Leash::pull);
+        handles.values().for_each(TerminationHandle::terminate);
     }
 
     /// Registers a command so that it can be terminated while it runs.
     fn keep(&self, started: &Started) -> Option<u64> {
-        // Without a leash the command just ends by itself, and the run with it, only later.
-        let leash = started.leash().ok()?;
+        // Without a handle the command just ends by itself, and the run with it, only later.
+        let handle = started.termination_handle().ok()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut leashes = lock(&self.leashes);
+        let mut handles = lock(&self.handles);
         // `end_all` may have run before this one was listed.
         if self.ending.load(Ordering::Relaxed) {
-            leash.pull();
+            handle.terminate();
         }
-        leashes.insert(number, leash);
+        handles.insert(number, handle);
         Some(number)
     }
 
     fn forget(&self, number: Option<u64>) {
         if let Some(number) = number {
-            lock(&self.leashes).remove(&number);
+            lock(&self.handles).remove(&number);
         }
     }
 }

@@ -432,7 +432,7 @@ impl Tool for Grep {
     }
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
-        if !node.is_operands_place() {
+        if !node.holds_operands() {
             return;
         }
         self.output.end(cx.report(), node.own.index);

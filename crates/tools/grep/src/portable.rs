@@ -21,22 +21,22 @@ impl Distributed for Grep {
         Self::new(options, &mut Vec::new()).ok()
     }
 
-    fn may_travel(&self, node: &DirNode<Self>) -> bool {
+    fn is_distributable(&self, node: &DirNode<Self>) -> bool {
         node.own.kind != PlaceKind::Input
     }
 
-    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+    fn decide_bounced(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         // Its result is too large to send. A file job would be sent away again, so this is a
         // visit job.
         let entry = entry.clone();
-        cx.share(Job::Visit(Box::new(move |cx| {
+        cx.share(Job::Callback(Box::new(move |cx| {
             cx.tool().search_as_it_comes(cx, &entry);
             cx.complete(&entry);
         })));
         false
     }
 
-    fn can_do_again(&self, _: &Entry<Self>) -> bool {
+    fn can_redo(&self, _: &Entry<Self>) -> bool {
         true
     }
 

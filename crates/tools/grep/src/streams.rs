@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use haul_flow::{Context, Entry, Handled, Tally, Tool};
 use haul_sys::{
-    Error, FileType, Open, Stat, open, position, read_on, stand_at, stand_at_end, standard_input, stat,
+    Error, FileType, Open, Stat, open, position, read_stream, seek_to, seek_to_end, standard_input, stat,
 };
 
 use super::Grep;
@@ -38,7 +38,7 @@ impl Grep {
         let mut page = self.page(entry, Some(status));
         if let Ok(begin) = position(&source) {
             self.mark_holes(&mut page, &source, (status, begin));
-            if let Err(cause) = stand_at(&source, begin) {
+            if let Err(cause) = seek_to(&source, begin) {
                 self.cannot_read(cx, entry, cause);
                 (is_ended, has_failed) = (true, true);
             }
@@ -49,7 +49,7 @@ impl Grep {
         let mut seems_empty = status.kind == FileType::Regular && status.size == 0;
         while !stream.page.done && !self.is_over() && !is_ended && left != Some(0) {
             let most = left.map_or(room, |left| usize::try_from(left).unwrap_or(room).min(room));
-            match read_on(&source, &mut buffer[..most]) {
+            match read_stream(&source, &mut buffer[..most]) {
                 Ok(0) => is_ended = true,
                 Ok(length) => {
                     // GNU grep's next read: after a short read, the rest of its buffer.
@@ -111,13 +111,13 @@ impl Grep {
     /// initial offset, if the input is seekable.
     fn leave_input(&self, input: impl AsFd, begin: Option<u64>, stopped: Stopped) -> Result<(), Error> {
         match (begin, stopped.line_end) {
-            (Some(begin), Some(end)) => stand_at(&input, begin + end),
+            (Some(begin), Some(end)) => seek_to(&input, begin + end),
             (None, Some(_)) => Ok(()),
             (_, None) if !stopped.is_early || !self.options().drains() => Ok(()),
-            (Some(_), None) if stand_at_end(&input).is_ok() => Ok(()),
+            (Some(_), None) if seek_to_end(&input).is_ok() => Ok(()),
             (_, None) => {
                 let mut buffer = vec![0; READ_BYTES];
-                while !self.is_over() && read_on(&input, &mut buffer)? > 0 {}
+                while !self.is_over() && read_stream(&input, &mut buffer)? > 0 {}
                 Ok(())
             }
         }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use haul_digest::manifest::{ExpectedHash, ManifestEntry, ManifestLine, ParseError, Parser};
 use haul_flow::{FlowKind, Operand, Problem, Reporter, Session, Split, Standard, lock};
-use haul_sys::{EntryType, Errno, Error, Fd, NameArena, Open, c_string, open_path, read_on, standard_input};
+use haul_sys::{
+    EntryType, Errno, Error, Fd, NameArena, Open, c_string, open_path, read_stream, standard_input,
+};
 
 use super::options::{CheckOptions, Printed, SumOperand};
 use super::place::{DirectoryRole, Group};
@@ -304,7 +306,7 @@ pub(super) fn read_manifest(named: &SumOperand, options: &CheckOptions, report: 
     let read = opened.and_then(|file| {
         let (mut parser, mut buffer) = (Parser::new(options.hint), vec![0; BLOCK_BYTES]);
         loop {
-            let length = read_on(&file, &mut buffer)?;
+            let length = read_stream(&file, &mut buffer)?;
             if length == 0 {
                 break;
             }

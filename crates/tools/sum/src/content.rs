@@ -10,7 +10,7 @@ use haul_digest::{Algorithm, Digest, StreamHash};
 use haul_flow::{BLOCK_BYTES, Block, Context, Entry, FlowKind, OpenFile, OpenSource, Problem, Start, Tally};
 use haul_flow::{Holes, Transfer, lock};
 use haul_sys::{Advice, Buffer, CacheMode, Errno, Error, Fd, Operation};
-use haul_sys::{advise_range, read, read_all, read_on, stat};
+use haul_sys::{advise_range, read, read_all, read_stream, stat};
 
 use super::large::LargeHash;
 use super::task::{FileResult, Task};
@@ -191,7 +191,7 @@ impl Summer {
         let size = self.buffers.with(new_buffer, |buffer| {
             let mut size = 0;
             loop {
-                let length = read_on(source, buffer.bytes_mut())?;
+                let length = read_stream(source, buffer.bytes_mut())?;
                 if length == 0 {
                     return Ok(size);
                 }

@@ -62,7 +62,7 @@ impl LargeHash {
         let others = size.div_ceil(PIECE_BYTES).saturating_sub(1);
         for _ in 0..others.min(cx.settings().jobs.saturating_sub(1) as u64) {
             let large = Arc::clone(&large);
-            cx.share(Job::Visit(Box::new(move |cx| {
+            cx.share(Job::Callback(Box::new(move |cx| {
                 if let Some(source) = large.join() {
                     large.work(cx, source);
                 }
@@ -125,7 +125,7 @@ impl LargeHash {
     fn finish(&self, cx: &Context<'_, Summer>, source: Arc<Fd>, failure: Option<Error>) {
         let tool = cx.tool();
         // A helper's worker is not known to work for this entry's owner.
-        cx.attend_entry(&self.entry);
+        cx.set_current_entry(&self.entry);
         let again =
             |other: Algorithm| tool.hash_in_order(cx, &source, self.size, other).map(|(digest, _)| digest);
         let read_rest = |buffer: &mut Buffer| {

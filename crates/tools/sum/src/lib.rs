@@ -320,7 +320,7 @@ impl Tool for Summer {
 
     fn finish_dir(&self, cx: &Context<'_, Self>, node: &DirNode<Self>) {
         if let (Use::Sum { hashes, .. }, DirectoryRole::Below(index) | DirectoryRole::Input(index), true) =
-            (&self.usage, &node.own, node.is_operands_place())
+            (&self.usage, &node.own, node.holds_operands())
         {
             hashes.end(cx.report(), *index);
         }
@@ -378,7 +378,7 @@ impl Tool for Summer {
         // The message comes before the verdict, which may be the last one of a manifest.
         cx.problem(match failure {
             EntryFailure::Classify(cause)
-            | EntryFailure::OpenPlace(cause)
+            | EntryFailure::OpenParent(cause)
             | EntryFailure::OpenFile(cause)
             | EntryFailure::StatFile(cause) => Self::unread(entry.path(), cause.clone()),
             _ => Problem::new(FlowKind::Replaced).naming(entry.path()),

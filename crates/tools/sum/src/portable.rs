@@ -23,14 +23,14 @@ impl Distributed for Summer {
         Some(Self::of_rank(postcard::from_bytes(init_message).ok()?))
     }
 
-    fn may_travel(&self, node: &DirNode<Self>) -> bool {
+    fn is_distributable(&self, node: &DirNode<Self>) -> bool {
         !node.own.is_input()
     }
 
-    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+    fn decide_bounced(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         // A special file. A file job would be sent away again, so this is a visit job.
         let entry = entry.clone();
-        cx.share(Job::Visit(Box::new(move |cx| {
+        cx.share(Job::Callback(Box::new(move |cx| {
             cx.tool().hash_stream(cx, &entry);
             cx.complete(&entry);
         })));

@@ -12,7 +12,7 @@ use haul_cluster::mpi::is_of_process;
 use haul_flow::{Problem, lock};
 use haul_sys::{
     Fd, FileType, Filter, Identity, Mode, Open, Standard, open_path, standard_stream, stat, truncate,
-    write_all, write_all_on,
+    write_all, write_all_stream,
 };
 
 use super::TarKind;
@@ -178,7 +178,7 @@ impl ArchiveOutput {
         }
         let outcome = match self.is_positioned {
             true => write_all(&self.file, offset, bytes),
-            false => write_all_on(&*self.file, bytes),
+            false => write_all_stream(&*self.file, bytes),
         };
         if let Err(cause) = outcome {
             self.fail(Problem::new(TarKind::CannotWrite).naming(self.name.as_slice()).because(cause));

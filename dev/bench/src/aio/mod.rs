@@ -85,7 +85,7 @@ pub(crate) fn aio(
     Ok(CompareVerdict::Good)
 }
 
-/// Finds the engines asked for, and those the kernel refuses.
+/// Returns the requested engines, and those the kernel refuses.
 fn engines(
     names: &[String],
     settings: AioSettings,
@@ -108,9 +108,9 @@ fn engines(
 fn make(listed: &EngineEntry, settings: AioSettings) -> Result<Box<dyn Engine>> {
     // Several operations in flight per file; engines with a choice then keep writes in flight, too.
     let setup = EngineSetup { ops: Some(Ops::Multi), ..EngineSetup::of_depth(settings.depth) };
-    listed.make(&setup).map_err(|error| {
+    listed.choice.create(&setup).map_err(|error| {
         Error::Refused(format!(
-            "the engine {} cannot be had here: {error:#}; nothing was written",
+            "the engine {} is not available here: {error:#}; nothing was written",
             listed.name
         ))
     })

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use haul_engine::{
-    Call, Caps, CountingEngine, Done, Faulty, Mischief, Null, Op, OperationTally, Sync, Uring,
+    Call, Caps, CountingEngine, Done, FaultRates, Faulty, Null, Op, OperationTally, Sync, Uring,
 };
 use haul_sys::{Errno, Operation};
 use haul_testkit::mount::Mount;
@@ -220,9 +220,9 @@ fn an_engine_that_writes_nothing_is_found_out() {
 #[test]
 fn short_transfers_are_gone_on_with() {
     for transfer in [TransferKind::Read, TransferKind::Write] {
-        let mischief = Mischief { seed: 3, errors: 0, shorts: 500, delays: 200, reorder: true };
-        let mut engine = Faulty::new(Sync::new(), mischief);
-        let struck = engine.struck();
+        let rates = FaultRates { seed: 3, errors: 0, shorts: 500, delays: 200, reorder: true };
+        let mut engine = Faulty::new(Sync::new(), rates);
+        let struck = engine.fault_count();
         driven(&mut engine, transfer, "").unwrap();
         assert!(struck.load(Ordering::Relaxed) >= 5, "{struck:?}");
     }
@@ -230,11 +230,11 @@ fn short_transfers_are_gone_on_with() {
 
 #[test]
 fn an_error_is_the_end() {
-    let mischief = Mischief { seed: 3, errors: 1000, shorts: 0, delays: 0, reorder: false };
+    let rates = FaultRates { seed: 3, errors: 1000, shorts: 0, delays: 0, reorder: false };
     for (transfer, verb) in
         [(TransferKind::Read, "cannot read the file"), (TransferKind::Write, "cannot write the file")]
     {
-        let said = driven(&mut Faulty::new(Sync::new(), mischief), transfer, "").unwrap_err().to_string();
+        let said = driven(&mut Faulty::new(Sync::new(), rates), transfer, "").unwrap_err().to_string();
         assert!(said.starts_with(verb) && said.contains("os error"), "{said}");
     }
 }

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use haul_flow::{Config, EntryReport, Kind, OutputLine as Said, Problem, Reporter, RunInfo, SlowRank, Tally};
+use haul_flow::{Config, EntryReport, Kind, OutputLine, Problem, Reporter, RunInfo, SlowRank, Tally};
 use haul_sys::{Standard, Timestamp};
 use haul_tar::{
     self, ArchivePath, Attributes, Compression, Confinement, Exclude, Existing, Format, Links, MemberOrder,
@@ -35,7 +35,7 @@ use names::{ListEnd, TarNames};
 pub(super) const TOOL: CliTool = CliTool {
     name: "tar",
     programs: &[],
-    about: "make, list or extract archives",
+    about: "create, list or extract archives",
     document: || COMMAND.document(),
     main,
 };
@@ -68,7 +68,7 @@ struct TarArguments {
     sparse: bool,
     numeric_owner: bool,
     format: Option<Format>,
-    /// True if a format is requested after attributes that only one format has room for.
+    /// True if a format was requested after attributes that only one format can store.
     format_is_last: bool,
     order: Option<MemberOrder>,
     dereference: bool,
@@ -146,9 +146,9 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
         Ok(line) => line,
         Err(status) => return status,
     };
-    let messages = call.messages().saying(messages::flow::in_tar);
+    let messages = call.messages().with_sentences(messages::flow::in_tar);
     match line.lower() {
-        Ok(archiving) => call.carry_out(messages, &line.shared.run, &archiving),
+        Ok(task) => call.run_anywhere(messages, &line.shared.run, &task),
         Err(sentence) => call.refuse_with(TROUBLE, || {
             complain(&messages.wrong_usage(&sentence));
         }),
@@ -156,7 +156,7 @@ fn main(call: &AppletCall<'_>) -> ExitCode {
 }
 
 impl TarArguments {
-    fn lower(&self) -> Result<Archiving, String> {
+    fn lower(&self) -> Result<TarTask, String> {
         let operation = self.operation()?;
         let archive = self.archive()?;
         let TarNames { named, directory, excluding, lists, with_nul, .. } =
@@ -219,20 +219,17 @@ impl TarArguments {
             to_stdout: self.to_stdout,
             ignore_zeros: self.ignore_zeros,
         };
-        Ok(Archiving { options, with_nul, needs_descriptors })
+        Ok(TarTask { options, with_nul, needs_descriptors })
     }
 
-    /// Returns the format to write. Only POSIX.1-2001 (pax) has room for attributes, and for
-    /// hole maps as haul writes them. As in GNU tar, attributes requested after another format
-    /// select pax.
+    /// Returns the format to write. Only POSIX.1-2001 (pax) can store attributes, and hole maps as
+    /// haul writes them. As in GNU tar, attributes requested after another format select pax.
     fn format(&self) -> Result<Format, String> {
         let format = self.format.unwrap_or(Format::Pax);
         let is_old = self.create && format != Format::Pax;
         let xattrs = self.wants_xattrs();
         if is_old && self.sparse {
-            return Err(
-                "-S requires --format=pax: other formats have no room for the map of a file".to_owned()
-            );
+            return Err("-S requires --format=pax: other formats cannot describe holes".to_owned());
         }
         if is_old && self.format_is_last {
             let attributes = if xattrs { "xattrs" } else { "acls" };
@@ -305,7 +302,7 @@ impl TarArguments {
         ];
         if let Some((_, program)) = unwritten.iter().find(|(is_wanted, _)| *is_wanted && self.create) {
             return Err(format!(
-                "haul tar reads archives of {program}, but does not make them; use -I {program}"
+                "haul tar can read {program} archives, but not create them; use -I {program}"
             ));
         }
         Ok(if method == Some(CompressionMethod::Gzip) || ends(&[".gz", ".tgz", ".taz"]) {
@@ -334,13 +331,13 @@ impl TarArguments {
         self.excluding.push(Excluding { text, is_file, is_anchored: self.anchored });
     }
 
-    /// Attributes are requested; a format requested before them gives way.
+    /// Records that attributes are requested. They override a format requested before.
     fn wants_attributes(&mut self) {
         self.format_is_last = false;
     }
 }
 
-struct Archiving {
+struct TarTask {
     options: Options,
     /// Lists of lines that have a NUL in them.
     with_nul: Vec<OsString>,
@@ -348,7 +345,7 @@ struct Archiving {
     needs_descriptors: bool,
 }
 
-impl Archiving {
+impl TarTask {
     fn done(&self, executor: &impl Executors, config: &Config, report: &dyn Reporter) -> u8 {
         for list in &self.with_nul {
             report.problem(Problem::new(TarKind::NulInList).naming(list.as_bytes()).as_warning());
@@ -370,12 +367,12 @@ impl Archiving {
     }
 }
 
-impl CliTask for Archiving {
-    fn done_by(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
+impl CliTask for TarTask {
+    fn run(&self, executor: &impl Executors, config: &Config, console: &Console) -> u8 {
         let to_standard =
             self.options.operation == Operation::Create && self.options.archive == ArchivePath::Standard;
         if to_standard || self.options.to_stdout {
-            return self.done(executor, config, &Aside(console));
+            return self.done(executor, config, &LinesOnStderr(console));
         }
         self.done(executor, config, console)
     }
@@ -397,7 +394,7 @@ impl CliTask for Archiving {
         archive.into_iter().chain(self.options.named.iter().map(|named| named.name.as_c_str())).collect()
     }
 
-    fn place(&self) -> Option<&Path> {
+    fn shared_path(&self) -> Option<&Path> {
         let first = self.options.named.first().map(|named: &TarOperand| &named.name);
         let path: Option<&CString> = match &self.options.archive {
             ArchivePath::File(path) => Some(path),
@@ -408,9 +405,9 @@ impl CliTask for Archiving {
 }
 
 /// Sends lines to standard error, because standard output has the archive or the members' content.
-struct Aside<'a>(&'a Console);
+struct LinesOnStderr<'a>(&'a Console);
 
-impl Reporter for Aside<'_> {
+impl Reporter for LinesOnStderr<'_> {
     fn started(&self, info: RunInfo) {
         self.0.started(info);
     }
@@ -423,8 +420,8 @@ impl Reporter for Aside<'_> {
         self.0.problem(problem);
     }
 
-    fn line(&self, line: Said) {
-        self.0.line_aside(&line);
+    fn line(&self, line: OutputLine) {
+        self.0.line_on_stderr(&line);
     }
 
     fn output(&self, stream: Standard, bytes: &[u8]) {

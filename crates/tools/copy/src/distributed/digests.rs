@@ -1,7 +1,7 @@
 //! Hashes of files that ranks copy: emitted where the file is complete, listed where the walk is.
 //!
-//! They travel as the results of entries do, with the work item or large file that they belong to.
-//! So each is listed once, also if a lost rank's work is done again, and only if its file is
+//! They are sent like the results of entries, with the work item or large file that they belong to.
+//! So each is listed once, even if a lost rank's work is done again, and only if its file is
 //! complete.
 
 use haul_cluster::item_of;
@@ -34,10 +34,10 @@ fn not_listed(copy: EntryCopy<'_>) {
 }
 
 /// Called when the existing target of an entry stays (`-n`, `-u`): it isn't recorded as a copy. If
-/// the entry's work item is done again, the lost rank may have made that target, and nobody knows
-/// whether it was verified.
+/// the entry's work item is done again, the lost rank may have made that target, perhaps without
+/// verifying it.
 pub(crate) fn note_left(copy: EntryCopy<'_>) {
-    copy.entry.node.owner.iter().for_each(|owner| owner.note_left_out(copy.entry));
+    copy.entry.node.owner.iter().for_each(|owner| owner.note_skipped(copy.entry));
     if repeated::is_repeated(copy)
         && (copy.options.verify != Verify::Never || copy.copier.listed_hash.is_some())
     {

@@ -185,7 +185,7 @@ impl Distributed for Copier {
         postcard::to_allocvec(&init_message).unwrap_or_default()
     }
 
-    fn begin_in(&self, place: &DirHandle, now: Timestamp) {
+    fn note_start_time(&self, place: &DirHandle, now: Timestamp) {
         self.start_times.record(place.identity().device, now);
     }
 
@@ -206,7 +206,7 @@ impl Distributed for Copier {
         })
     }
 
-    fn made<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
+    fn target_of<'a>(&self, entry: &'a Entry<Self>) -> Option<(&'a Arc<DirHandle>, &'a CStr)> {
         let (held, name) = (&entry.node.own.held, target_name(entry));
         let is_plain = is_plain_name(name) && !held.is_absent();
         is_plain.then_some((held, name))
@@ -260,12 +260,12 @@ impl Distributed for Copier {
         join(EntryCopy::new(self, cx, entry), opened, ticket)
     }
 
-    fn may_travel(&self, node: &DirNode<Self>) -> bool {
+    fn is_distributable(&self, node: &DirNode<Self>) -> bool {
         let existing = &self.options.existing;
         let is_simple = !existing.backs_up() && !existing.ask && !existing.keep_directory_symlink;
         let is_there = self.options.dry_run || !node.own.held.is_absent();
         // Elsewhere, names such as /dev/stdout lead to another file.
-        let is_bound = node.is_operands_place()
+        let is_bound = node.holds_operands()
             && leads_to_descriptor(Path::new(OsStr::from_bytes(&node.own.operand.target)));
         is_simple && !self.made_targets.are_kept() && is_there && !is_bound
     }
@@ -343,7 +343,7 @@ impl Distributed for Copier {
         // which only this process knows. A named directory is recorded when entered, and refused
         // once copied.
         // Only this process has the journal, where the tops of new trees are recorded.
-        let is_named_here = node.is_operands_place() && (self.named.are_kept() || self.journal.is_some());
+        let is_named_here = node.holds_operands() && (self.named.are_kept() || self.journal.is_some());
         let may_be_refused = is_named_here || self.named.may_have(inode) || self.tops.may_be(inode);
         self.options.dereference != Dereference::Always && !node.own.held.is_absent() && !may_be_refused
     }
@@ -389,7 +389,7 @@ impl Distributed for Copier {
         })
     }
 
-    fn decide_returned(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
+    fn decide_bounced(&self, cx: &Context<'_, Self>, entry: &mut Entry<Self>) -> bool {
         if self.options.dry_run {
             // Decided here: nothing is made that would show later which name came first.
             if let Handled::Done = dry_run::handle(EntryCopy::new(self, cx, entry), entry.kind) {
@@ -429,7 +429,7 @@ impl Distributed for Copier {
         }
     }
 
-    fn claimed_is_over(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
+    fn claim_ended(&self, cx: &Context<'_, Self>, entry: &Entry<Self>, stands: bool) {
         let copy = EntryCopy::new(self, cx, entry);
         match (entry.seen, stands) {
             (Some(file), true) => links::complete(copy, file, None, None),

@@ -74,7 +74,7 @@ impl Extractor {
                 }
                 Err(cause) => cx.problem(Problem::new(TarKind::CannotOpen).naming(path).because(cause)),
             }
-            cx.cache().lift(held);
+            cx.cache().reopen_parent(held);
         }
     }
 }

@@ -283,7 +283,7 @@ impl Distributed for Extractor {
 
     /// The archive is read where the run was started; only groups of its members may be
     /// made elsewhere.
-    fn may_travel(&self, node: &DirNode<Self>) -> bool {
+    fn is_distributable(&self, node: &DirNode<Self>) -> bool {
         matches!(node.own, OperandData::Group(_))
     }
 

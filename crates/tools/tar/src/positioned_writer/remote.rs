@@ -111,7 +111,7 @@ impl Distributed for PositionedWriter {
         Some(Self { options: Arc::new(options), status: Arc::new(ExitStatus::default()), launch: None })
     }
 
-    fn may_travel(&self, node: &haul_flow::DirNode<Self>) -> bool {
+    fn is_distributable(&self, node: &haul_flow::DirNode<Self>) -> bool {
         node.own.archive.is_some()
     }
 

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use haul_cluster::mpi::is_of_process;
 use haul_flow::{Problem, Reporter};
 use haul_sys::{
-    Error, Fd, FileType, Filter, Open, open_path, position, read_on, stand_at_end, standard_input, stat,
+    Error, Fd, FileType, Filter, Open, open_path, position, read_stream, seek_to_end, standard_input, stat,
 };
 
 use super::decompress;
@@ -59,7 +59,7 @@ impl Filtered {
 
 impl ByteStream for Filtered {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
-        let length = read_on(&self.output, bytes)?;
+        let length = read_stream(&self.output, bytes)?;
         // Checked at EOF: a program that fails may have written only a part.
         if length == 0
             && !bytes.is_empty()
@@ -80,7 +80,7 @@ fn input(file: Fd, is_standard: bool) -> Result<ArchiveInput, Error> {
         (FileType::Regular, false) => ArchiveInput::of_file(Arc::new(file), seen.size),
         (FileType::Regular, true) => {
             let offset = position(&file)?;
-            stand_at_end(&file)?;
+            seek_to_end(&file)?;
             ArchiveInput::of_standard_input(Arc::new(file), offset, seen.size)
         }
         _ => ArchiveInput::of_stream(Box::new(Plain(Arc::new(file)))),

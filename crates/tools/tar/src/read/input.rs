@@ -18,7 +18,7 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use haul_sys::{Advice, CacheMode, Error, Fd, advise, read, read_on, stand_at};
+use haul_sys::{Advice, CacheMode, Error, Fd, advise, read, read_stream, seek_to};
 
 use super::header::RawBlock;
 use crate::format::{BLOCK, RECORD_BYTES};
@@ -57,7 +57,7 @@ pub(crate) struct Plain(pub(crate) Arc<Fd>);
 
 impl ByteStream for Plain {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadFailure> {
-        Ok(read_on(&*self.0, bytes)?)
+        Ok(read_stream(&*self.0, bytes)?)
     }
 }
 
@@ -316,7 +316,7 @@ impl ArchiveInput {
             },
             Origin::File { file, size, is_shared: true } => {
                 let end = self.archive_at + self.taken().next_multiple_of(RECORD_BYTES);
-                Ok(stand_at(&**file, end.min(*size))?)
+                Ok(seek_to(&**file, end.min(*size))?)
             }
             Origin::File { .. } => Ok(()),
         }

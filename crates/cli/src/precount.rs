@@ -1,4 +1,4 @@
-//! Counts how much a copy has to do while it runs, for percentage and time left.
+//! Counts the total work of a copy while it runs, for percentage and time left.
 //!
 //! The library walks the sources. This module adds up, and makes sure that the count uses none of
 //! the copy's descriptors: if these are scarce, nothing is counted.
@@ -16,7 +16,7 @@ use haul_flow::{OutputLine, Problem, Reporter, Settings, Tally, lock};
 
 use crate::amounts;
 use crate::flags::LoweredCopy;
-use crate::progress::Whole;
+use crate::progress::Total;
 
 /// Descriptors that must be left for the count.
 const DESCRIPTORS: usize = 64;
@@ -25,27 +25,27 @@ const DESCRIPTORS: usize = 64;
 const DESCRIPTORS_PER_WORKER: usize = 8;
 
 /// Counts the entries that a request will copy, and the bytes that they need of `space`. `None` if
-/// that can't be known, or once `over` is set.
+/// that can't be known, or if `over` was set.
 pub(crate) fn count(
     request: &LoweredCopy,
     space: Option<&FreeSpace>,
     over: &AtomicBool,
-) -> Option<(Whole, u64)> {
+) -> Option<(Total, u64)> {
     let copy = Settings::resolve(&request.run.config);
-    let spent = copy.held + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
+    let spent = copy.cached_directories + copy.jobs * (DESCRIPTORS_PER_WORKER + 2 * copy.window);
     if spent + DESCRIPTORS > haul_sys::descriptor_limit() {
         return None;
     }
-    let sum = AheadTally::default();
+    let sum = SilentTally::default();
     let selection = &request.run.config.selection;
     let needed = survey((&request.operands, &request.options, selection), space, &sum, over);
     let Tally { discovered: found, bytes, .. } = sum.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     // Links are made without moving data.
     let bytes = if request.options.make == Make::Copy { bytes } else { 0 };
-    (!over.load(Ordering::Relaxed)).then_some((Whole { entries: found, bytes }, needed))
+    (!over.load(Ordering::Relaxed)).then_some((Total { entries: found, bytes }, needed))
 }
 
-/// Returns the warning for a copy that needs more than there was room for.
+/// Returns the warning for a copy that needs more space than there was.
 pub(crate) fn shortage(space: &FreeSpace, needed: u64) -> Option<Problem> {
     let problem = || {
         Problem::new(CopyKind::MoreThanFree)
@@ -58,9 +58,9 @@ pub(crate) fn shortage(space: &FreeSpace, needed: u64) -> Option<Problem> {
 
 /// Adds up counts and reports nothing.
 #[derive(Default)]
-struct AheadTally(Mutex<Tally>);
+struct SilentTally(Mutex<Tally>);
 
-impl Reporter for AheadTally {
+impl Reporter for SilentTally {
     fn count(&self, more: Tally) {
         *lock(&self.0) += more;
     }
@@ -133,8 +133,8 @@ mod tests {
             let folder = tree();
             std::fs::create_dir(folder.path().join("into")).unwrap();
             let request = request(line, folder.path());
-            let (whole, _) = count(&request, None, &AtomicBool::new(false)).unwrap();
-            let copied = AheadTally::default();
+            let (total, _) = count(&request, None, &AtomicBool::new(false)).unwrap();
+            let copied = SilentTally::default();
             let LoweredCopy { operands, options, run: run_options, .. } = &request;
             let config = &run_options.config;
             let cancel = &CancelToken::default();
@@ -153,7 +153,7 @@ mod tests {
             );
             assert!(outcome.is_ok(), "{line:?}: {outcome:?}");
             let copied = copied.0.into_inner().unwrap();
-            assert_eq!(whole, Whole { entries: copied.finished, bytes: copied.bytes }, "{line:?}");
+            assert_eq!(total, Total { entries: copied.finished, bytes: copied.bytes }, "{line:?}");
         }
     }
 

@@ -26,8 +26,8 @@ pub(crate) fn perform(call: Call) -> Outcome {
             };
             Outcome::Read { buffer, result }
         }
-        Call::ReadOn { file, mut buffer, length } => {
-            let result = sys::read_on(&*file, &mut buffer.bytes_mut()[..length]).map(Some);
+        Call::ReadStream { file, mut buffer, length } => {
+            let result = sys::read_stream(&*file, &mut buffer.bytes_mut()[..length]).map(Some);
             Outcome::Read { buffer, result }
         }
         Call::Write { file, offset, buffer, range, cache } => {
@@ -35,7 +35,7 @@ pub(crate) fn perform(call: Call) -> Outcome {
             Outcome::Wrote { buffer, result }
         }
         Call::Pair { source, target, offset, buffer, length, cache } => {
-            TransferRequest::Pair { source, target, offset, buffer, length, cache }.in_place().into()
+            TransferRequest::Pair { source, target, offset, buffer, length, cache }.perform_now().into()
         }
         Call::CopyRange { source, target, offset, length, pipe } => {
             let (pipe, result) = match pipe {

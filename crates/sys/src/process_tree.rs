@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::process_stat::ProcessStat;
+
 /// Maximum wait for a process to stop. One in uninterruptible sleep doesn't stop, but can't fork
 /// either.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
 
-/// A process held by a pidfd, so that its pid can't be mistaken for another's.
-struct Held<F> {
+/// A process and its pidfd, which refers to it even after its pid has been reused.
+struct OpenProcess<F> {
     pid: Pid,
     fd: F,
 }
@@ -24,17 +26,17 @@ struct Held<F> {
 ///
 /// Each process is stopped before its children are listed, so that none can fork unseen. No process
 /// is terminated before all are found, because the children of a dead process are reparented.
-pub(crate) fn end(pid: Pid, fd: impl AsFd) {
-    let top = Held { pid, fd: fd.as_fd() };
+pub(crate) fn terminate(pid: Pid, fd: impl AsFd) {
+    let top = OpenProcess { pid, fd: fd.as_fd() };
     top.stop();
     let below = below(&top);
-    top.end();
-    below.iter().for_each(Held::end);
+    top.terminate();
+    below.iter().for_each(OpenProcess::terminate);
 }
 
 /// Finds and stops all descendants of a stopped process.
-fn below<F: AsFd>(top: &Held<F>) -> Vec<Held<OwnedFd>> {
-    let mut found: Vec<Held<OwnedFd>> = Vec::new();
+fn below<F: AsFd>(top: &OpenProcess<F>) -> Vec<OpenProcess<OwnedFd>> {
+    let mut found: Vec<OpenProcess<OwnedFd>> = Vec::new();
     loop {
         let mut by_parent: HashMap<Pid, Vec<Pid>> = HashMap::new();
         for (process, parent) in processes() {
@@ -44,47 +46,48 @@ fn below<F: AsFd>(top: &Held<F>) -> Vec<Held<OwnedFd>> {
         if top.has_ended() {
             return found;
         }
-        let known = |process: &Pid| found.iter().any(|held| held.pid == *process);
-        let parents = std::iter::once(top.pid).chain(found.iter().map(|held| held.pid));
+        let known = |process: &Pid| found.iter().any(|open| open.pid == *process);
+        let parents = std::iter::once(top.pid).chain(found.iter().map(|open| open.pid));
         let children = parents.flat_map(|parent| {
             let children = by_parent.remove(&parent).unwrap_or_default();
             children.into_iter().map(move |process| (process, parent))
         });
         let new: Vec<_> = children
             .filter(|(process, _)| !known(process))
-            .filter_map(|(process, parent)| Held::child(process, parent))
+            .filter_map(|(process, parent)| OpenProcess::child(process, parent))
             .collect();
         if new.is_empty() {
             return found;
         }
-        new.iter().for_each(Held::stop);
+        new.iter().for_each(OpenProcess::stop);
         found.extend(new);
     }
 }
 
-impl Held<OwnedFd> {
+impl OpenProcess<OwnedFd> {
     /// Opens a process that `parent` has started.
     fn child(pid: Pid, parent: Pid) -> Option<Self> {
         let fd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         // The pid may have been reused before the pidfd was opened, so check its parent.
-        (ProcessStat::of(pid)?.parent == Some(parent)).then_some(Self { pid, fd })
+        (ProcessStat::of(pid.as_raw_nonzero())?.parent == Some(parent)).then_some(Self { pid, fd })
     }
 }
 
-impl<F: AsFd> Held<F> {
-    /// Stops the process and waits until it has stopped, or the time limit is over.
+impl<F: AsFd> OpenProcess<F> {
+    /// Stops the process and waits until it has stopped, or the time limit is reached.
     fn stop(&self) {
         self.send(Signal::STOP);
         let begun = Instant::now();
         while begun.elapsed() < STOPS_WITHIN
             && !self.has_ended()
-            && ProcessStat::of(self.pid).is_some_and(|stat| !matches!(stat.state, b'T' | b't' | b'Z'))
+            && ProcessStat::of(self.pid.as_raw_nonzero())
+                .is_some_and(|stat| !matches!(stat.state, b'T' | b't' | b'Z'))
         {
             thread::yield_now();
         }
     }
 
-    fn end(&self) {
+    fn terminate(&self) {
         self.send(Signal::TERM);
         // A stopped process handles `SIGTERM` only after it continues.
         self.send(Signal::CONT);
@@ -107,26 +110,6 @@ fn processes() -> impl Iterator<Item = (Pid, Pid)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let process = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
-        Some((process, ProcessStat::of(process)?.parent?))
+        Some((process, ProcessStat::of(process.as_raw_nonzero())?.parent?))
     })
-}
-
-/// Selected fields of `/proc/PID/stat`.
-struct ProcessStat {
-    /// One letter: running, sleeping, stopped ...
-    state: u8,
-    /// The current parent; `None` for the first process.
-    parent: Option<Pid>,
-}
-
-impl ProcessStat {
-    /// Parses the first fields after the process name (proc_pid_stat(5)), which may itself
-    /// contain parentheses.
-    fn of(process: Pid) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-        let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
-        let mut fields = str::from_utf8(&stat[name_ends + 1..]).ok()?.split_ascii_whitespace();
-        let state = fields.next()?.bytes().next()?;
-        Some(Self { state, parent: fields.next()?.parse().ok().and_then(Pid::from_raw) })
-    }
 }

@@ -1,5 +1,5 @@
-//! Several streams of one file, of one worker, or of two workers that write in turn; and another
-//! worker that reads ahead for a stream.
+//! Parallelism within one file: several streams of one worker, two workers that write in turn, or a
+//! worker that reads ahead for another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ impl<T: Tool> Stream<T> {
             return vec![self];
         }
         let block_bytes = io.settings.block_bytes as u64;
-        let streams = (self.end - self.position).div_ceil(block_bytes).min(io.room as u64);
+        let streams = (self.end - self.position).div_ceil(block_bytes).min(io.queue_space as u64);
         if streams <= 1 {
             return vec![self];
         }
@@ -78,8 +78,8 @@ impl<T: Tool> Stream<T> {
         }
     }
 
-    /// Lets an idle worker read ahead of this one, where that costs time: see
-    /// [`is_read_ahead_costly`].
+    /// Lets an idle worker read ahead of this one, where read-ahead costs CPU time
+    /// ([`is_read_ahead_costly`]).
     fn fetch_ahead(&mut self, cx: &Context<'_, T>, io: &Io) {
         let OpenFile::<T> { source, stat, cache_policy, .. } = &*self.file;
         if self.fetched == 0 {
@@ -121,7 +121,7 @@ impl<T: Tool> Stream<T> {
         {
             turns.stop();
         }
-        // Of several streams that end, exactly one gets the cursor.
+        // If several streams end at once, exactly one gets the cursor.
         let is_last_here = self.cursor.is_none_or(|cursor| Arc::into_inner(cursor).is_some());
         (self.file, is_last_here)
     }
