@@ -136,6 +136,8 @@ fn builder(request: CopyTreeRequest) -> PyResult<Copy> {
         options.preserve = Preserve::MODE | Preserve::TIMESTAMPS | Preserve::XATTR;
         options.require_preserve = true;
         options.reduce_diagnostics = true;
+        // One that doesn't fit is an error there, too.
+        options.report_lost_xattrs = true;
         options.refuse_special = true;
         options.existing.keep_directory_symlink = true;
         options.through_dangling = true;
