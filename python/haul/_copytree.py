@@ -280,17 +280,17 @@ def _triple(problem: _Problem, source: _Name, target: _Name) -> _Triple:
     names = names[1:] if kind in _ATTRIBUTE else names
     below = _below(names, os.fsencode(source), os.fsencode(target))
     src, dst = _join(source, below), _join(target, below)
-    why = _why(kind, src, dst)
+    named = _like(names[0], source) if names else src
+    why = _why(kind, src, dst, named)
     if why is None and errno is not None:
-        name = _like(names[0], source) if names else src
-        why = str(OSError(errno, os.strerror(errno), name))
+        why = str(OSError(errno, os.strerror(errno), named))
     return src, dst, text if why is None else why
 
 
-def _why(kind: str, src: _Name, dst: _Name) -> Optional[str]:
+def _why(kind: str, src: _Name, dst: _Name, named: _Name) -> Optional[str]:
     """Returns the text of `shutil` for a kind of problem, if it has one."""
     if kind == "special-refused":
-        return _special(src)
+        return special(named)
     if kind == "same-file":
         return f"{src!r} and {dst!r} are the same file"
     if kind == "into-itself":
@@ -305,11 +305,12 @@ def _why(kind: str, src: _Name, dst: _Name) -> Optional[str]:
     return str(OSError(failure[0], os.strerror(failure[0]), failure[1]))
 
 
-def _special(src: _Name) -> str:
+def special(path: _Name) -> str:
+    """Says what a FIFO, socket or device is."""
     # Like shutil, which formats the path as it is.
-    name = src if isinstance(src, str) else repr(src)
+    name = path if isinstance(path, str) else repr(path)
     try:
-        mode = os.stat(src).st_mode
+        mode = os.stat(path).st_mode
     except OSError:
         mode = 0
     if stat.S_ISFIFO(mode):
