@@ -51,5 +51,30 @@ class Attributes(Case):
         )
 
 
+class SpecialFiles(Case):
+    def test_an_existing_pipe_is_not_written_to(self):
+        write(self.source + "/file")
+        raised = []
+        for target, copytree in (("0", shutil.copytree), ("1", haul.copytree)):
+            os.mkdir(self.target + target)
+            os.mkfifo(self.target + target + "/file")
+            reader = os.open(self.target + target + "/file", os.O_RDONLY | os.O_NONBLOCK)
+            self.addCleanup(os.close, reader)
+            with self.assertRaises(shutil.Error) as error:
+                copytree(self.source, self.target + target, dirs_exist_ok=True)
+            self.assertEqual(os.read(reader, 1), b"")
+            raised.append(str(error.exception).replace(self.target + target, "target"))
+        self.assertEqual(*raised)
+
+    def test_a_pipe_is_not_hashed(self):
+        os.mkfifo(self.target)
+        # Or else it would wait for a writer.
+        self.addCleanup(os.close, os.open(self.target, os.O_RDWR))
+        with self.assertRaisesRegex(shutil.SpecialFileError, "is a named pipe$"):
+            haul.hash_tree(self.target)
+        with self.assertRaisesRegex(shutil.SpecialFileError, "is a special file$"):
+            haul.hash_tree(b"/dev/null")
+
+
 if __name__ == "__main__":
     unittest.main()
