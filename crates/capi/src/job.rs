@@ -285,10 +285,12 @@ impl ListedProblem {
             && problem.kind != SyncKind::Conflict
             && problem.kind != CopyKind::Conflict
             && SetupKind::of(problem.kind).is_none();
-        let path = match problem.kind == DeleteKind::TooMany {
-            true => problem.names.last(),
-            false => problem.names.first().filter(|_| is_path),
-        };
+        // Of others, only the last is no value.
+        let is_last = problem.kind == DeleteKind::TooMany
+            || [CopyKind::GettingAttribute, CopyKind::SettingAttribute]
+                .map(Kind::from)
+                .contains(&problem.kind);
+        let path = if is_last { problem.names.last() } else { problem.names.first().filter(|_| is_path) };
         Self {
             message: text(problem.to_string()),
             kind: text(problem.kind.to_string()),
@@ -313,4 +315,22 @@ impl Reporter for Job {
 /// Converts a path from C.
 pub(crate) fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_problem_is_no_attribute_and_no_number() {
+        for (kind, names) in [
+            (Kind::from(CopyKind::SettingAttribute), ["user.test", "a/file"].as_slice()),
+            (CopyKind::GettingAttribute.into(), &["user.test", "a/file"]),
+            (DeleteKind::TooMany.into(), &["3", "4", "a/file"]),
+            (CopyKind::CannotStat.into(), &["a/file"]),
+        ] {
+            let problem = names.iter().fold(Problem::new(kind), |problem, name| problem.naming(*name));
+            assert_eq!(ListedProblem::of(&problem).path.as_deref(), Some(c"a/file"), "{kind}");
+        }
+    }
 }
