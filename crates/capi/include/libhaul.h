@@ -138,8 +138,8 @@ haul_status haul_target(haul_job *job, const char *path);
 /* Sets an option. */
 haul_status haul_set(haul_job *job, haul_option option, int64_t value);
 
-/* Adds an exclusion rule, in .gitignore syntax. The last matching rule wins. A sync deletes
- * nothing that is excluded. */
+/* Adds an exclusion rule, in .gitignore syntax, but not a comment or an empty line. The last
+ * matching rule wins. A sync deletes nothing that is excluded. */
 haul_status haul_exclude(haul_job *job, const char *rule);
 
 /* Sets a function to be called with the progress. */

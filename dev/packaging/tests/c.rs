@@ -146,6 +146,8 @@ static int refuses_nonsense(void) {
     haul_problem first = { .size = sizeof first }, second = { .size = sizeof second };
     CHECK(haul_run(job) == HAUL_INVALID);
     CHECK(haul_problem_count(job) == 1 && haul_problem_at(job, 0, &first) == HAUL_OK);
+    CHECK(haul_exclude(job, "") == HAUL_INVALID && haul_exclude(job, "\43x") == HAUL_INVALID);
+    CHECK(haul_exclude(job, "[") == HAUL_INVALID && haul_exclude(job, "\xff") == HAUL_INVALID);
     CHECK(haul_source(job, NULL) == HAUL_INVALID && haul_set(job, (haul_option)99, 1) == HAUL_INVALID);
     CHECK(haul_set(job, HAUL_DELETE, 2) == HAUL_INVALID && haul_set(job, HAUL_JOBS, 0) == HAUL_INVALID);
     haul_source(job, "source");
