@@ -18,7 +18,7 @@
  *
  * Threads: any number of jobs may run at once. haul_cancel and haul_counts_of may be called for a
  * job from any thread while it runs; everything else by one thread at a time. haul_cancel may also
- * be called by a signal handler.
+ * be called by a signal handler. The library's own threads run none of the program's handlers.
  *
  * Growth: structures begin with their size, which the caller sets. A newer library has more fields,
  * options and statuses, and fills in no more of a structure than the caller has. No function

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::Builder;
 use std::time::Duration;
 
 use haul::flow::{OutputLine, Reporter, Severity, Standard, lock};
@@ -15,6 +16,7 @@ use haul::{
     CancelToken, Config, Copy, CopyKind, DeleteKind, DeletionOptions, Error, FlowKind, Kind, Limit, Problem,
 };
 use haul::{Summary, Sync, SyncKind, Tally};
+use haul_sys::block_signals;
 
 /// Interval between progress callbacks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -66,7 +68,7 @@ pub(crate) struct JobSetup {
 
 haul::flow::kinds! {
     "c"
-    /// Why a description of a job isn't complete or makes no sense.
+    /// Why a job can't begin.
     pub(crate) enum SetupKind {
         NoSource = "no source was set",
         NoTarget = "no target was set",
@@ -75,6 +77,8 @@ haul::flow::kinds! {
         OnlyForCopies = "{bare} is for copies only",
         OnlyForSyncs = "{bare} is for syncs only",
         OnlyWithDelete = "{bare} has no effect without HAUL_DELETE",
+        /// The system refuses the thread of a job.
+        NoThread = "cannot start a thread: {bare}",
     }
 }
 
@@ -164,11 +168,18 @@ impl Job {
         let (ended, is_ended) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {
             let (token, work) = (&token, &work);
-            scope.spawn(move || {
+            let run = move || {
+                // The program's handlers run in its own threads only.
+                block_signals();
                 // A panic must not reach the scope, which would pass it on to the caller.
                 let outcome = catch_unwind(AssertUnwindSafe(|| work.run(token, self)));
                 drop(ended.send(outcome.ok()));
-            });
+            };
+            // Not `Scope::spawn`, which panics if the system refuses a thread.
+            if let Err(cause) = Builder::new().name("haul".to_owned()).spawn_scoped(scope, run) {
+                let refused = Problem::new(SetupKind::NoThread).naming(cause.to_string());
+                return Some(Err(Error::NotStarted(refused)));
+            }
             loop {
                 let waited = is_ended.recv_timeout(INTERVAL);
                 if !progress(self.tally()) {
