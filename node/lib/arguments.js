@@ -58,7 +58,10 @@ function checkNames(options, known) {
   const given = Object.keys(options).filter((name) => options[name] !== undefined);
   const unknown = given.find((name) => !known.includes(name));
   if (unknown !== undefined) throw invalidArgument(`unknown option ${unknown}`);
-  const { onProgress, signal } = options;
+  const { onProgress, program, signal } = options;
+  if (program !== undefined && typeof program !== 'string') {
+    throw invalidArgument('program must be a path');
+  }
   if (onProgress !== undefined && typeof onProgress !== 'function') {
     throw invalidArgument('onProgress must be a function');
   }

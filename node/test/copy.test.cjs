@@ -171,9 +171,11 @@ test('wrong arguments are refused before anything runs', async (t) => {
     { verify: 'no' },
     { signal: {} },
     { onProgress: true },
+    { program: 5 },
   ];
   for (const options of wrong) {
-    await assert.rejects(copyTree(source, target, options), { code: 'ERR_INVALID_ARG_VALUE' });
+    const copy = copyTree(source, path.join(target, 'below'), options);
+    await assert.rejects(copy, { name: 'TypeError', code: 'ERR_INVALID_ARG_VALUE' });
   }
   for (const name of ['', 'a\0b', 5, Buffer.from([0xff])]) {
     await assert.rejects(copyTree(name, target), { code: 'ERR_INVALID_ARG_VALUE' });

@@ -28,6 +28,9 @@ _JOBS_MAX = 1024
 # Kinds of problems with a link that leads nowhere.
 _UNREACHABLE = ("cannot-stat", "cannot-open")
 
+# Kinds of problems with one extended attribute, whose first name is that of the attribute.
+_ATTRIBUTE = ("getting-attribute", "setting-attribute")
+
 # The original, even if a program puts haul's in its place.
 _shutil_copytree = shutil.copytree
 
@@ -117,6 +120,7 @@ def copytree(
         names=names,
     )
     problems = _haul.copy(request, progress_call(progress))
+    problems = [problem for problem in problems if not _is_passed_over(problem)]
     raise_errors(problems, source, target, ignores_dangling, failed)
     return dst
 
@@ -260,6 +264,12 @@ def raise_errors(
             raise shutil.Error(triples)
 
 
+def _is_passed_over(problem: _Problem) -> bool:
+    """True if `shutil.copystat` passes over it too: attributes that the file system refuses."""
+    kind, _, errno, _, _ = problem
+    return kind == "xattrs-lost" or (kind in _ATTRIBUTE and errno == errors.EINVAL)
+
+
 def _is_dangling(src: _Name) -> bool:
     return os.path.islink(src) and not os.path.exists(src)
 
@@ -267,19 +277,20 @@ def _is_dangling(src: _Name) -> bool:
 def _triple(problem: _Problem, source: _Name, target: _Name) -> _Triple:
     """Returns a problem as `shutil.Error` has it, with paths of the caller's type."""
     kind, names, errno, text, _ = problem
+    names = names[1:] if kind in _ATTRIBUTE else names
     below = _below(names, os.fsencode(source), os.fsencode(target))
     src, dst = _join(source, below), _join(target, below)
-    why = _why(kind, src, dst)
+    named = _like(names[0], source) if names else src
+    why = _why(kind, src, dst, named)
     if why is None and errno is not None:
-        name = _like(names[0], source) if names else src
-        why = str(OSError(errno, os.strerror(errno), name))
+        why = str(OSError(errno, os.strerror(errno), named))
     return src, dst, text if why is None else why
 
 
-def _why(kind: str, src: _Name, dst: _Name) -> Optional[str]:
+def _why(kind: str, src: _Name, dst: _Name, named: _Name) -> Optional[str]:
     """Returns the text of `shutil` for a kind of problem, if it has one."""
     if kind == "special-refused":
-        return _special(src)
+        return special(named)
     if kind == "same-file":
         return f"{src!r} and {dst!r} are the same file"
     if kind == "into-itself":
@@ -294,11 +305,12 @@ def _why(kind: str, src: _Name, dst: _Name) -> Optional[str]:
     return str(OSError(failure[0], os.strerror(failure[0]), failure[1]))
 
 
-def _special(src: _Name) -> str:
+def special(path: _Name) -> str:
+    """Says what a FIFO, socket or device is."""
     # Like shutil, which formats the path as it is.
-    name = src if isinstance(src, str) else repr(src)
+    name = path if isinstance(path, str) else repr(path)
     try:
-        mode = os.stat(src).st_mode
+        mode = os.stat(path).st_mode
     except OSError:
         mode = 0
     if stat.S_ISFIFO(mode):

@@ -2,11 +2,12 @@
 
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 from . import _haul
-from ._copytree import Progress, check_options, progress_call, raise_errors
+from ._copytree import Progress, check_options, progress_call, raise_errors, special
 
 _Path = Union[str, bytes, "os.PathLike[Any]"]
 
@@ -116,16 +117,19 @@ def hash_tree(
     exclude: Sequence[str] = (),
     progress: Optional[Callable[[Progress], object]] = None,
 ) -> list[FileHash]:
-    """Returns the hash of each regular file at or below `path`, sorted by path.
+    """Returns the hash of each regular file at or below `path`, in the order of `pathlib`.
 
     `algorithm` is "blake3", "xxh128", "xxh64", "sha256" or "md5". Raises `OSError` if `path` is
-    missing, and `shutil.Error` with a list of `(path, path, why)` if a file can't be read.
+    missing or a special file, and `shutil.Error` with a list of `(path, path, why)` if a file can't
+    be read.
     """
     rules = check_options(jobs, "auto", False, exclude, progress)
     if not isinstance(algorithm, str):
         raise TypeError(f"algorithm must be a string, not {algorithm!r}")
     top = os.fspath(path)
-    os.stat(top)  # Raises if it is missing.
+    mode = os.stat(top).st_mode  # Raises if it is missing.
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise shutil.SpecialFileError(special(top))  # Reading it might never end.
     request = _HashRequest(
         path=os.fsencode(top),
         algorithm=algorithm,

@@ -99,11 +99,11 @@ impl ExclusionRules {
                 PyValueError::new_err(format!("exclude has an invalid rule: {shown:?}"))
             };
             let text = String::from_utf8(rule.clone()).map_err(|_| invalid())?;
-            if text.is_empty() || text.contains('\0') {
+            let alone = Selection { rules: vec![text.clone()], ..Selection::default() };
+            // Nobody would notice that an empty line or a comment excludes nothing.
+            if !Selector::new(&alone).is_ok_and(|alone| alone.has_rules()) {
                 return Err(invalid());
             }
-            let alone = Selection { rules: vec![text.clone()], ..Selection::default() };
-            Selector::new(&alone).map_err(|_| invalid())?;
             valid.push(text);
         }
         let all = Selection { rules: valid, ..Selection::default() };
@@ -136,6 +136,8 @@ fn builder(request: CopyTreeRequest) -> PyResult<Copy> {
         options.preserve = Preserve::MODE | Preserve::TIMESTAMPS | Preserve::XATTR;
         options.require_preserve = true;
         options.reduce_diagnostics = true;
+        // One that doesn't fit is an error there, too.
+        options.report_lost_xattrs = true;
         options.refuse_special = true;
         options.existing.keep_directory_symlink = true;
         options.through_dangling = true;

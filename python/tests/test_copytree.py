@@ -262,6 +262,8 @@ class Errors(Case):
             ({"exclude": "*.pyc"}, TypeError),
             ({"exclude": ["["]}, ValueError),
             ({"exclude": [""]}, ValueError),
+            ({"exclude": [" "]}, ValueError),
+            ({"exclude": ["#comment"]}, ValueError),
             ({"exclude": ["a\0b"]}, ValueError),
             ({"exclude": ["\udcff"]}, ValueError),
             ({"exclude": [b"a"]}, TypeError),

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pathlib
 import shutil
 import tempfile
 import unittest
@@ -99,6 +100,12 @@ class Hashes(Case):
                 self.assertEqual(type(file.path), type(top))
         [empty] = haul.hash_tree(self.source + "/file", algorithm="md5")
         self.assertEqual(empty.digest, hashlib.md5(b"file").hexdigest())
+
+    def test_paths_are_sorted_by_their_components(self):
+        for name in ("a-b", "a/b", "a.c", "A"):
+            self.write(self.target, name, "")
+        found = [pathlib.PurePath(file.path) for file in haul.hash_tree(self.target)]
+        self.assertEqual(found, sorted(found))
 
     def test_what_is_refused(self):
         with self.assertRaises(FileNotFoundError):

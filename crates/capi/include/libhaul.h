@@ -18,7 +18,7 @@
  *
  * Threads: any number of jobs may run at once. haul_cancel and haul_counts_of may be called for a
  * job from any thread while it runs; everything else by one thread at a time. haul_cancel may also
- * be called by a signal handler.
+ * be called by a signal handler. The library's own threads run none of the program's handlers.
  *
  * Growth: structures begin with their size, which the caller sets. A newer library has more fields,
  * options and statuses, and fills in no more of a structure than the caller has. No function
@@ -138,8 +138,8 @@ haul_status haul_target(haul_job *job, const char *path);
 /* Sets an option. */
 haul_status haul_set(haul_job *job, haul_option option, int64_t value);
 
-/* Adds an exclusion rule, in .gitignore syntax. The last matching rule wins. A sync deletes
- * nothing that is excluded. */
+/* Adds an exclusion rule, in .gitignore syntax, but not a comment or an empty line. The last
+ * matching rule wins. A sync deletes nothing that is excluded. */
 haul_status haul_exclude(haul_job *job, const char *rule);
 
 /* Sets a function to be called with the progress. */

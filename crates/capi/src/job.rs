@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::Builder;
 use std::time::Duration;
 
 use haul::flow::{OutputLine, Reporter, Severity, Standard, lock};
@@ -15,6 +16,7 @@ use haul::{
     CancelToken, Config, Copy, CopyKind, DeleteKind, DeletionOptions, Error, FlowKind, Kind, Limit, Problem,
 };
 use haul::{Summary, Sync, SyncKind, Tally};
+use haul_sys::block_signals;
 
 /// Interval between progress callbacks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -66,7 +68,7 @@ pub(crate) struct JobSetup {
 
 haul::flow::kinds! {
     "c"
-    /// Why a description of a job isn't complete or makes no sense.
+    /// Why a job can't begin.
     pub(crate) enum SetupKind {
         NoSource = "no source was set",
         NoTarget = "no target was set",
@@ -75,6 +77,8 @@ haul::flow::kinds! {
         OnlyForCopies = "{bare} is for copies only",
         OnlyForSyncs = "{bare} is for syncs only",
         OnlyWithDelete = "{bare} has no effect without HAUL_DELETE",
+        /// The system refuses the thread of a job.
+        NoThread = "cannot start a thread: {bare}",
     }
 }
 
@@ -164,11 +168,18 @@ impl Job {
         let (ended, is_ended) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {
             let (token, work) = (&token, &work);
-            scope.spawn(move || {
+            let run = move || {
+                // The program's handlers run in its own threads only.
+                block_signals();
                 // A panic must not reach the scope, which would pass it on to the caller.
                 let outcome = catch_unwind(AssertUnwindSafe(|| work.run(token, self)));
                 drop(ended.send(outcome.ok()));
-            });
+            };
+            // Not `Scope::spawn`, which panics if the system refuses a thread.
+            if let Err(cause) = Builder::new().name("haul".to_owned()).spawn_scoped(scope, run) {
+                let refused = Problem::new(SetupKind::NoThread).naming(cause.to_string());
+                return Some(Err(Error::NotStarted(refused)));
+            }
             loop {
                 let waited = is_ended.recv_timeout(INTERVAL);
                 if !progress(self.tally()) {
@@ -285,10 +296,12 @@ impl ListedProblem {
             && problem.kind != SyncKind::Conflict
             && problem.kind != CopyKind::Conflict
             && SetupKind::of(problem.kind).is_none();
-        let path = match problem.kind == DeleteKind::TooMany {
-            true => problem.names.last(),
-            false => problem.names.first().filter(|_| is_path),
-        };
+        // Of others, only the last is no value.
+        let is_last = problem.kind == DeleteKind::TooMany
+            || [CopyKind::GettingAttribute, CopyKind::SettingAttribute]
+                .map(Kind::from)
+                .contains(&problem.kind);
+        let path = if is_last { problem.names.last() } else { problem.names.first().filter(|_| is_path) };
         Self {
             message: text(problem.to_string()),
             kind: text(problem.kind.to_string()),
@@ -313,4 +326,22 @@ impl Reporter for Job {
 /// Converts a path from C.
 pub(crate) fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_problem_is_no_attribute_and_no_number() {
+        for (kind, names) in [
+            (Kind::from(CopyKind::SettingAttribute), ["user.test", "a/file"].as_slice()),
+            (CopyKind::GettingAttribute.into(), &["user.test", "a/file"]),
+            (DeleteKind::TooMany.into(), &["3", "4", "a/file"]),
+            (CopyKind::CannotStat.into(), &["a/file"]),
+        ] {
+            let problem = names.iter().fold(Problem::new(kind), |problem, name| problem.naming(*name));
+            assert_eq!(ListedProblem::of(&problem).path.as_deref(), Some(c"a/file"), "{kind}");
+        }
+    }
 }

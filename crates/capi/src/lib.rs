@@ -11,7 +11,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use haul::Tally;
+use haul::flow::Selector;
+use haul::{Selection, Tally};
 
 use job::{Job, JobKind, JobSetup, ListedProblem, Status, path};
 
@@ -193,7 +194,11 @@ pub unsafe extern "C" fn haul_target(job: *mut CJob, target: *const c_char) -> S
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn haul_exclude(job: *mut CJob, rule: *const c_char) -> Status {
     let add = |setup: &mut JobSetup, bytes: &[u8]| {
-        setup.config.selection.rules.push(String::from_utf8(bytes.to_vec()).ok()?);
+        let rules = vec![String::from_utf8(bytes.to_vec()).ok()?];
+        let alone = Selection { rules, ..Selection::default() };
+        // Nobody would notice that an empty line or a comment excludes nothing.
+        Selector::new(&alone).ok().filter(Selector::has_rules)?;
+        setup.config.selection.rules.extend(alone.rules);
         Some(())
     };
     // SAFETY: as the caller promises.

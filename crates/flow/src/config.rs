@@ -14,6 +14,9 @@ pub struct Config {
     pub jobs: Option<usize>,
     /// Engine of each worker. `EngineChoice` implements `FromStr` for the names of `--engine`.
     pub engine: EngineChoice,
+    /// Number of descriptors to work within, five of which are not the run's. The process's limit
+    /// by default.
+    pub descriptors: Option<usize>,
     /// Operations in flight per worker, for asynchronous engines.
     pub queue_depth: Option<usize>,
     /// Size of one read or write, in bytes.
@@ -78,6 +81,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             jobs: None,
+            descriptors: None,
             engine: EngineChoice::Auto,
             queue_depth: None,
             block_bytes: None,

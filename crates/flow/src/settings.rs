@@ -138,7 +138,7 @@ impl Settings {
     #[must_use]
     pub fn resolve(config: &Config) -> Self {
         let processors = if config.jobs.is_some() { 1 } else { processors() };
-        let descriptors = haul_sys::descriptor_limit();
+        let descriptors = config.descriptors.unwrap_or_else(haul_sys::descriptor_limit);
         let address_space = haul_sys::address_space_limit();
         Self::within(config, Machine { processors, descriptors, address_space })
     }

@@ -6,6 +6,7 @@ use haul_copy::{Atomic, CopyOptions, CopyRequest, Dereference, Operands, Preserv
 use haul_flow::{Alone, CancelToken, Config, Reporter};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
+use crate::share::DescriptorShare;
 
 /// A copy to run: sources, a target, and how to copy.
 ///
@@ -117,6 +118,8 @@ impl Copy {
     pub fn run_with(&self, report: &dyn Reporter) -> Result<Summary, Error> {
         let operands = self.operands()?;
         let Self { options, config, cancel, .. } = self;
+        let share = DescriptorShare::take();
+        let config = &share.limit(config);
         let collector = Collector::new(report);
         let request = CopyRequest {
             operands: &operands,

@@ -66,15 +66,17 @@
 //! has more to choose.
 //!
 //! The library prints nothing, asks nothing and doesn't change its process: no limit, no umask, no
-//! signal handler. It uses as many workers and descriptors as the limits allow; raise the limit of
-//! open descriptors for the fastest walk of a wide tree. One exception is [`Label::Given`], which
-//! sets the SELinux context for new files of the calling thread.
+//! signal handler. One exception is [`Label::Given`], which sets the SELinux context for new files
+//! of the calling thread. A run uses at most half of the descriptors that the limit leaves, and
+//! runs at the same time share them ([`Config::descriptors`]); raise the limit for the fastest walk
+//! of a wide tree.
 //!
 //! The default features have the copy alone. The other tools are features, with a module each:
 //! `bzip2`, `compare`, `each`, `grep`, `sum`, `tar`. A tool of your own needs [`flow`] only.
 
 mod copy;
 mod outcome;
+mod share;
 #[cfg(feature = "sum")]
 mod sum_tree;
 mod sync;

@@ -6,6 +6,7 @@ use haul_flow::{Alone, CancelToken, Config, Reporter};
 use haul_sum::{Algorithm, FileHash, Options, SumOperand, SumOutcome};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
+use crate::share::DescriptorShare;
 
 /// Returns the BLAKE3 hash of each regular file at or below `path`, sorted by path.
 ///
@@ -99,6 +100,8 @@ impl Sum {
         let Self { options, config, cancel, .. } = self;
         let named = self.paths.iter().map(|path| c_path(path).map(SumOperand::Path));
         let named = named.collect::<Result<Vec<_>, _>>()?;
+        let share = DescriptorShare::take();
+        let config = &share.limit(config);
         let collector = Collector::new(report);
         let (outcome, files) = haul_sum::hashes_by(&Alone, &named, options, cancel, config, &collector)
             .map_err(Error::NotStarted)?;

@@ -7,6 +7,7 @@ use haul_flow::{Alone, CancelToken, Config, Reporter};
 use haul_sync::{DeletionOptions, Options};
 
 use crate::outcome::{Collector, Error, Quiet, Summary, c_path};
+use crate::share::DescriptorShare;
 
 /// A sync to run: makes a target directory equal to a source directory (`haul sync`).
 ///
@@ -122,6 +123,8 @@ impl Sync {
         let mut copy = self.copy.clone();
         let names = vec![c_path(&self.source)?, c_path(&self.target)?];
         let mut operands = Operands { names, ..Operands::default() };
+        let share = DescriptorShare::take();
+        let config = &share.limit(config);
         let collector = Collector::new(report);
         let mut warn = |warning| collector.problem(warning);
         let deletion = haul_sync::prepare(&mut operands, &mut copy, options, &config.selection, &mut warn)

@@ -146,6 +146,8 @@ static int refuses_nonsense(void) {
     haul_problem first = { .size = sizeof first }, second = { .size = sizeof second };
     CHECK(haul_run(job) == HAUL_INVALID);
     CHECK(haul_problem_count(job) == 1 && haul_problem_at(job, 0, &first) == HAUL_OK);
+    CHECK(haul_exclude(job, "") == HAUL_INVALID && haul_exclude(job, "\43x") == HAUL_INVALID);
+    CHECK(haul_exclude(job, "[") == HAUL_INVALID && haul_exclude(job, "\xff") == HAUL_INVALID);
     CHECK(haul_source(job, NULL) == HAUL_INVALID && haul_set(job, (haul_option)99, 1) == HAUL_INVALID);
     CHECK(haul_set(job, HAUL_DELETE, 2) == HAUL_INVALID && haul_set(job, HAUL_JOBS, 0) == HAUL_INVALID);
     haul_source(job, "source");
@@ -169,6 +171,87 @@ int main(void) {
     if (synchronizes() || refuses_nonsense() || verifies()) return 1;
     puts(haul_version());
     return 0;
+}
+"#;
+
+/// The same, about threads. It runs first, because the C library keeps the stacks of ended threads.
+const THREADS: &str = r#"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <libhaul.h>
+
+#define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); return 1; } } while (0)
+
+enum { USR1_BIT = 1 << 9, USR2_BIT = 1 << 11 };
+
+static haul_job *job_of(const char *source, const char *target) {
+    haul_job *job = haul_new(HAUL_COPY);
+    haul_source(job, source);
+    haul_target(job, target);
+    return job;
+}
+
+/* There is no address space for another stack. */
+static int lacks_a_thread(void) {
+    struct rlimit before, now;
+    unsigned long pages = 0;
+    haul_problem problem = { .size = sizeof problem };
+    haul_job *job = job_of("source/file", "none");
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%lu", &pages) == 1 && fclose(file) == 0);
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+    now = before;
+    now.rlim_cur = pages * (unsigned long)sysconf(_SC_PAGESIZE) + (1 << 20);
+    CHECK(setrlimit(RLIMIT_AS, &now) == 0);
+    haul_status status = haul_run(job);
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(status == HAUL_NOT_STARTED && access("none", F_OK) != 0);
+    CHECK(haul_problem_count(job) == 1 && haul_problem_at(job, 0, &problem) == HAUL_OK);
+    CHECK(strcmp(problem.kind, "no-thread") == 0 && !problem.path);
+    CHECK(strstr(problem.message, "cannot start a thread: "));
+    haul_free(job);
+    return 0;
+}
+
+/* Counts the threads, and those that block SIGUSR1 and SIGUSR2. Then ends what the job waits for. */
+static int count(const haul_counts *counts, void *data) {
+    int *found = data;
+    DIR *tasks = opendir("/proc/self/task");
+    (void)counts;
+    for (struct dirent *task; tasks && (task = readdir(tasks)); ) {
+        char path[512], line[256];
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "r");
+        while (status && fgets(line, sizeof line, status)) {
+            if (strncmp(line, "SigBlk:", 7)) continue;
+            unsigned long blocked = strtoul(line + 7, NULL, 16);
+            found[0]++;
+            found[1] += (blocked & USR1_BIT) && (blocked & USR2_BIT);
+        }
+        if (status) fclose(status);
+    }
+    if (tasks) closedir(tasks);
+    int writer = open("fifo", O_WRONLY | O_NONBLOCK);
+    if (writer >= 0) close(writer);
+    return found[0] < 2;
+}
+
+static int runs_no_handler(void) {
+    int found[2] = { 0, 0 };
+    haul_job *job = job_of("fifo", "none");
+    CHECK(haul_on_progress(job, count, found) == HAUL_OK);
+    CHECK(haul_run(job) == HAUL_OK && found[0] >= 2 && found[1] >= 1);
+    haul_free(job);
+    return 0;
+}
+
+int main(void) {
+    return lacks_a_thread() || runs_no_handler();
 }
 "#;
 
@@ -232,6 +315,18 @@ fn a_c_program_copies_synchronizes_cancels_and_reads_errors() {
         let program = folder.path().join("shared").display().to_string();
         assert_eq!(run_in_tree(mount.path(), &[&program], &library), version);
     }
+}
+
+#[test]
+fn a_job_runs_in_a_thread_without_signals_or_is_refused() {
+    require!(needs::tool("gcc"));
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("prefix");
+    install(&prefix);
+    fs::write(folder.path().join("program.c"), THREADS).unwrap();
+    let [include, library] = ["include", "lib"].map(|name| prefix.join(name).display().to_string());
+    compile(folder.path(), "threads", &[format!("-I{include}"), format!("-L{library}"), "-lhaul".to_owned()]);
+    run_in_tree(folder.path(), &["../threads"], &library);
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn the_declarations_fit_their_use() {
         compiler.arg(typescript_modules().join("typescript/bin/tsc")).current_dir(user);
         run(compiler.args(["--strict", "--noEmit", "--target", "es2022", "--module", "node16"]).args(names))
     };
-    check(&["types.ts", "types.cts"]).unwrap();
+    check(&["types.ts", "types.cts", "types.mts"]).unwrap();
     // A check that finds no mistake may check nothing.
     let complaint = check(&["wrong.ts"]).unwrap_err();
     assert!(complaint.contains("'job' does not exist"), "{complaint}");

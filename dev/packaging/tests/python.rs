@@ -152,7 +152,7 @@ print(*(file.relative_to(backend.WORKSPACE) for file in backend._files()), sep='
 fn the_package_passes_its_tests_and_those_of_cpython() {
     let environment = environment!();
     environment.install().unwrap_or_else(|error| panic!("{error}"));
-    for tests in ["test_copytree.py", "test_sync.py"] {
+    for tests in ["test_copytree.py", "test_errors.py", "test_sync.py"] {
         run(&mut environment.script(tests)).unwrap_or_else(|error| panic!("{error}"));
     }
     run(&mut environment.script("examples.py")).unwrap_or_else(|error| panic!("{error}"));

@@ -115,6 +115,12 @@ impl Selector {
         }
     }
 
+    /// True if there are rules: empty lines and comments are none.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// Restricts the selection to a list of names below the operands.
     pub(crate) fn restrict_to(&mut self, names: NameList) {
         self.limits.list = Some(Arc::new(names));

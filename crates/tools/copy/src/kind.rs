@@ -89,7 +89,8 @@ haul_flow::kinds! {
         CannotCreateFifo = "cannot create fifo {}",
         /// A socket or device can't be created.
         CannotCreateSpecial = "cannot create special file {}",
-        /// A FIFO, socket or device, which are not to be copied.
+        /// A FIFO, socket or device, which are not to be copied, or an existing FIFO, which is not
+        /// to be written to.
         SpecialRefused = "not copying special file {}",
         UnknownType = "{} has unknown file type",
         /// Blocks must be shared but can't be.

@@ -318,7 +318,8 @@ pub struct CopyOptions {
     pub attributes_only: bool,
     /// Under `recursive`, read special files like regular ones (`--copy-contents`).
     pub copy_contents: bool,
-    /// Under `recursive`, FIFOs, sockets and devices are errors instead of being recreated.
+    /// Under `recursive`, FIFOs, sockets and devices are errors instead of being recreated. So is
+    /// an existing FIFO, which would be written to.
     pub refuse_special: bool,
     /// Leave directories on other file systems empty (`-x`).
     pub one_file_system: bool,

@@ -329,6 +329,9 @@ fn open_existing(
     directory: &Fd,
     there: Option<Stat>,
 ) -> Result<OpenTarget, Problem> {
+    if copy.options.refuse_special && there.is_some_and(|there| there.kind == FileType::Fifo) {
+        return Err(Problem::new(CopyKind::SpecialRefused).naming(copy.target_path()));
+    }
     let how = Open::WRITE.following();
     // Wait for the reader of a FIFO that the user named; one met in a tree is a trap.
     let waits = there.is_some_and(|there| there.kind != FileType::Regular) && !copy.options.recursive;
