@@ -222,7 +222,8 @@ fn failure(copy: EntryCopy<'_>, source: &Stat, foreseen: &Foreseen) -> Option<Pr
     let replaces = match (options.make, source.kind) {
         _ if is_written || options.existing.update.syncs() => true,
         (Make::HardLink, _) => options.existing.force || options.existing.ask,
-        (Make::Symlink, _) | (Make::Copy, FileType::Symlink) => options.existing.force,
+        (Make::Symlink, _) => options.existing.force,
+        (Make::Copy, FileType::Symlink) => options.existing.force || other::is_same_link(copy, source),
         (Make::Copy, _) => options.reads_special(),
     };
     let errno = match foreseen {
