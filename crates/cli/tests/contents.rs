@@ -43,6 +43,8 @@ fn prepare(folder: &Path) -> io::Result<()> {
         EntrySpec::new(1, "link", SpecKind::Symlink("x".into())),
         EntrySpec::new(0, "link", SpecKind::Symlink("a".into())),
         EntrySpec::new(0, "dangling", SpecKind::Symlink("nowhere".into())),
+        EntrySpec::new(0, "old-link", SpecKind::Symlink("a".into())).modified(1_000_000_000, 1),
+        EntrySpec::new(0, "old-other", SpecKind::Symlink("b".into())).modified(1_000_000_000, 1),
         EntrySpec::new(1, "socket", SpecKind::Socket).mode(0o640),
     ];
     Spec { nodes }.build(folder)
@@ -86,6 +88,12 @@ const ATTRIBUTES_ONLY: &[&str] = &[
     "-P link new",
     "-P link b",
     "-Pf link b",
+    "-P link old-link",
+    "-Pu link old-link",
+    "-Puv link old-link",
+    "-auv link old-link",
+    "-Pu link old-other",
+    "-Puf link old-other",
     "-d a hard n",
     "-d a hard d n",
     "-r d new",

@@ -19,6 +19,7 @@ const SCENE: &str = "
     ln -s elsewhere t/s/dangling; mkdir t/s/twin; echo x >t/s/empty; ln s/a/3 t/s/a/3; echo y >t/s/fifo
     echo backup >t/s/a/1~; echo one >f; ln -s f l; ln f g; echo other >t/f
     echo many >h; ln h i; mkdir -p t/dirs/h t/links; ln -s nowhere t/links/g; ln -s nowhere t/links/f
+    touch -h -d @1000 t/links/g; ln -s a/2 t/s/to-2
     python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'";
 
 /// Command lines, each tried on a scene of its own.
@@ -62,9 +63,15 @@ const LINES: &[&str] = &[
     "-rl s new",
     "-rlf s t",
     "-a --attributes-only s new",
+    "-a --attributes-only -u s/dangling t/s",
+    "-a --attributes-only -uT s/dangling t/links/g",
     "-a --atomic s/a/. t/s/a",
     "-a --atomic -T s/a t/s/a",
     "-a --atomic -T f h",
+    "--atomic f h",
+    "--atomic -f f h",
+    "--atomic s/a/1 t/s/to-2",
+    "--atomic -u s/a/1 h",
     "-a -s --atomic -T /dev/null t/f",
     "-a -sf --atomic -T /dev/null t/f",
     "-a -l --atomic -T f t/f",

@@ -61,7 +61,9 @@ fn of_a_list_of_names_exactly_those_are_copied() {
 fn a_list_that_leads_elsewhere_is_refused_before_anything_is_touched() {
     let ours = program!();
     require!(ours.needs_haul());
-    let cases: [(&[&str], &[u8], &str); 10] = [
+    let cases: [(&[&str], &[u8], &str); 12] = [
+        (&["-i", "--files-from=-"], b"v\n", "--interactive needs standard input"),
+        (&["--exclude-from=-", "-i"], b"v\n", "--interactive needs standard input"),
         (&["--files-from=-", "--exclude-from=-"], b"v\n", "standard input can be read only once"),
         (&["--exclude-from=-", "--exclude-from=-"], b"v\n", "standard input can be read only once"),
         (&["--files-from=-"], b"v\n../secret\n", "name 2 leads out of SOURCE: '../secret'"),

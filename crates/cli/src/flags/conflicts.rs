@@ -5,6 +5,7 @@ use haul_digest::Algorithm;
 use haul_engine::Ops;
 
 use super::FlagError;
+use super::cluster::Interactive;
 use super::lower::Typed;
 use super::values;
 
@@ -29,6 +30,12 @@ impl Typed {
         }
         if let Some(other) = self.dry_run.then(|| self.not_dry()).flatten() {
             return Err(FlagError::Exclusive { flag: "--dry-run", other });
+        }
+        if self.interactive == Interactive::Ask && self.shared.run.reads_input {
+            // It was read to its end, so every question would be answered with no.
+            return Err(FlagError::Sentence(
+                "--interactive needs standard input, from which a list is read".to_owned(),
+            ));
         }
         self.check_manifest()?;
         // The files that are linked aren't read.

@@ -104,8 +104,9 @@ fn what_cannot_be_kept_is_refused_before_anything_is_copied() {
     }
     // With --remove-destination the name alone is replaced, as without --atomic.
     let replace = |target: &str| {
-        let run = ours.run().args(["--atomic", "--remove-destination", "source", target]);
-        run.in_folder(sandbox.path()).succeed().unwrap();
+        let run = ours.run().args(["-v", "--atomic", "--remove-destination", "source", target]);
+        let outcome = run.in_folder(sandbox.path()).succeed().unwrap();
+        assert_eq!(outcome.printed(), format!("removed '{target}'\n'source' -> '{target}'\n"));
         assert_eq!(fs::read_to_string(sandbox.join(target)).unwrap(), "new");
     };
     replace("old");

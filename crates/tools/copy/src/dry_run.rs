@@ -25,9 +25,10 @@ use super::entry_copy::EntryCopy;
 use super::existing::looks_at_link;
 use super::links::{self, MadeFile, NameClaim};
 use super::mend;
-use super::options::Make;
+use super::options::{Atomic, Make};
 use super::other;
 use super::place::{self, CreateResult, Foreseen, Left};
+use super::staged;
 use super::target::{CreationModes, MadeDirectory, TargetDirectory};
 use super::xattr_rules::SourceXattrs;
 
@@ -222,9 +223,16 @@ fn failure(copy: EntryCopy<'_>, source: &Stat, foreseen: &Foreseen) -> Option<Pr
     let replaces = match (options.make, source.kind) {
         _ if is_written || options.existing.update.syncs() => true,
         (Make::HardLink, _) => options.existing.force || options.existing.ask,
-        (Make::Symlink, _) | (Make::Copy, FileType::Symlink) => options.existing.force,
+        (Make::Symlink, _) => options.existing.force,
+        (Make::Copy, FileType::Symlink) => options.existing.force || other::is_same_link(copy, source),
         (Make::Copy, _) => options.reads_special(),
     };
+    if let (Foreseen::Stays(there), true) = (foreseen, is_written && options.atomic == Atomic::Always)
+        && there.kind == FileType::Regular
+        && let Ok(Some(kind)) = copy.open_directory().and_then(|at| staged::refusal(copy, &at, there))
+    {
+        return Some(of_target(kind));
+    }
     let errno = match foreseen {
         Foreseen::Dangling => return Some(of_target(CopyKind::Dangling)),
         _ if options.make == Make::Symlink && !other::link_leads_to_source(copy) => {

@@ -5,20 +5,23 @@ use std::ffi::{CStr, CString};
 
 use haul_flow::{Creation, EntryOutcome, FlowKind, Handled, Problem};
 use haul_sys::{
-    EntryType, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Special, Stat, Times,
+    EntryType, Errno, Error, Fd, FileRef, FileType, Identity, Mode, Open, Operation, Pinned, Special, Stat,
+    Times,
 };
 use haul_sys::{link_at_path, make_special, make_symlink, open, read_link, stat_at, stat_path};
 
 use super::attributes::NewAttributes;
 use super::backup::{self, MadeBackup};
 use super::creation_mode;
+use super::dry_run;
 use super::earlier;
 use super::entry_copy::EntryCopy;
 use super::journaled;
 use super::layouts::Original;
 use super::links::{self, MadeFile, NameClaim, replace};
+use super::mend;
 use super::open_target::PreparedTarget;
-use super::options::{Make, Preserve};
+use super::options::{Make, Preserve, Update};
 use super::overwritten;
 use super::place::{self, ClearedPlace, CreateResult, Left, TargetPlace};
 use super::regular;
@@ -238,8 +241,15 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<C
         Err(cause) if cause.is(Errno::EXIST) => {
             let replaces = copy.options.existing.force && source.kind == FileType::Symlink;
             let place = Taken { directory: &directory, source, replaces, exists: cause };
-            if let Some(left) = make_in_place(copy, place, &make, &failed)? {
-                return Ok(CreateResult::Left(left));
+            match make_in_place(copy, place, &make, &failed) {
+                Ok(None) => {}
+                Ok(Some(left)) => return Ok(CreateResult::Left(left)),
+                Err(Problem { cause: Some(cause), .. })
+                    if cause.is(Errno::EXIST) && is_same_link(copy, source) =>
+                {
+                    is_whole.set(give_to_same_link(copy, &directory, source).map_err(failed)?);
+                }
+                Err(problem) => return Err(problem),
             }
         }
         Err(cause) if cause.is(Errno::STALE) => return Err(failed(cause)),
@@ -253,6 +263,28 @@ fn remake(copy: EntryCopy<'_>, source_directory: &Fd, source: &Stat) -> Result<C
         count_remade(copy, source.kind);
     }
     Ok(CreateResult::Whole)
+}
+
+/// True if the target is a symbolic link like the source. With `-u`, GNU cp takes one that can't be
+/// replaced, because of `--attributes-only`, for the copy.
+pub(super) fn is_same_link(copy: EntryCopy<'_>, source: &Stat) -> bool {
+    copy.options.existing.update == Update::Older
+        && source.kind == FileType::Symlink
+        && copy.open_directory().is_ok_and(|directory| mend::leads_to_the_same(copy, &directory))
+}
+
+/// Gives an existing symbolic link the attributes of the source. Returns false if that failed,
+/// which is reported.
+fn give_to_same_link(copy: EntryCopy<'_>, directory: &Fd, source: &Stat) -> Result<bool, Error> {
+    let pinned = Pinned::open(directory, copy.target_name())?;
+    let there = pinned.stat()?;
+    if there.kind != FileType::Symlink {
+        return Err(dry_run::error(Errno::STALE));
+    }
+    let (object, xattrs) = (FileRef::Pinned(&pinned), source_xattrs::read_named(copy, None));
+    let attributes =
+        NewAttributes { before: Some(&there), ..NewAttributes::of(copy, object, source, &xattrs) };
+    Ok(attributes.give())
 }
 
 /// Creates an entry where nothing is. With `--atomic`, and in a sync, it has its name only when it

@@ -264,10 +264,7 @@ fn open_in_place(
         // Another name for it where case is ignored: nothing else creates entries here.
         TargetPlace::Taken(Some(there)) if is_made_here(copy, &there) => {
             copy.print_copied_onto(Some(&there), None);
-            let mode = creation_mode::new_file_mode(copy.copier, source.stat);
-            staged::create_replacement(copy, directory, mode, source)
-                .map(PreparedTarget::Open)
-                .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))
+            replace_whole(copy, source, directory).map(PreparedTarget::Open)
         }
         TargetPlace::Taken(there) => {
             let claimed = match overwritten::claim(copy, source.stat, there.as_ref()) {
@@ -280,8 +277,9 @@ fn open_in_place(
                 .inspect_err(|_| overwritten::release(copy, claimed))
         }
         TargetPlace::Replaced(there) => {
+            copy.print_replaced();
             copy.print_copied_onto(Some(&there), None);
-            replace(copy, source, directory).map(PreparedTarget::Open)
+            replace_whole(copy, source, directory).map(PreparedTarget::Open)
         }
         TargetPlace::Free(ClearedPlace { backup, before }) => {
             copy.print_copied_onto(before.as_ref(), backup.as_ref().map(MadeBackup::name));
@@ -405,6 +403,11 @@ fn replace(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<
         return make_anew(copy, source, directory);
     }
     copy.print_replaced();
+    replace_whole(copy, source, directory)
+}
+
+/// Creates the target under a temporary name, to be renamed over an existing entry.
+fn replace_whole(copy: EntryCopy<'_>, source: Original<'_>, directory: &Fd) -> Result<OpenTarget, Problem> {
     let mode = creation_mode::new_file_mode(copy.copier, source.stat);
     staged::create_replacement(copy, directory, mode, source)
         .map_err(|cause| copy.problem(CopyKind::CannotCreateFile, cause))

@@ -172,13 +172,9 @@ pub(super) fn replace_file(
     (existing, before): (Fd, Stat),
     source: Original<'_>,
 ) -> Result<OpenTarget, Problem> {
-    let refused = |kind| Problem::new(kind).naming(copy.target_path());
-    if before.links > 1 {
-        return Err(refused(CopyKind::ReplacesLinked));
-    }
     let failed = |cause| copy.problem(CopyKind::CannotReplace, cause);
-    if stat_at(directory, copy.target_name()).map_err(failed)?.kind == FileType::Symlink {
-        return Err(refused(CopyKind::ReplacesSymlink));
+    if let Some(kind) = refusal(copy, directory, &before).map_err(failed)? {
+        return Err(Problem::new(kind).naming(copy.target_path()));
     }
     let mode = before.mode.and(Mode::OWNER);
     let target = create_replacement(copy, directory, mode, source).map_err(failed)?;
@@ -189,6 +185,15 @@ pub(super) fn replace_file(
             Err(failed(cause))
         }
     }
+}
+
+/// Returns why a file, `there` by the name of a copy in `directory`, can't be replaced as a whole.
+pub(super) fn refusal(copy: EntryCopy<'_>, directory: &Fd, there: &Stat) -> Result<Option<CopyKind>, Error> {
+    if there.links > 1 {
+        return Ok(Some(CopyKind::ReplacesLinked));
+    }
+    let is_link = stat_at(directory, copy.target_name())?.kind == FileType::Symlink;
+    Ok(is_link.then_some(CopyKind::ReplacesSymlink))
 }
 
 /// Gives a new file the owner, xattrs and mode of the file it replaces.
