@@ -41,7 +41,7 @@ pub(crate) enum OldLines {
 
 pub(crate) struct LineFile {
     fd: Arc<Fd>,
-    /// Total lines that are not written yet.
+    /// Complete lines that are not written yet.
     buffer: Vec<u8>,
     /// Maximum bytes of a write.
     piece_bytes: usize,
