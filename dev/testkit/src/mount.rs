@@ -69,8 +69,8 @@ impl Mount {
         // Without writing the log back. ext4 takes the same ioctl.
         run(Command::new(tool(POWER_TOOL)).args(["-x", "-c", "shutdown"]).arg(&self.point))?;
         run(Command::new(tool("umount")).arg(&self.point))?;
-        // A copy of the mount in another mount namespace keeps the file system, and xfs isn't
-        // mounted twice.
+        // A copy of the mount in another mount namespace keeps the file system alive, and xfs
+        // refuses to mount it twice.
         let is_attached = || {
             let devices = run(Command::new(tool("losetup")).arg("--associated").arg(self.image_path()));
             devices.map_or(true, |devices| !devices.trim().is_empty())

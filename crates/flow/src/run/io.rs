@@ -16,8 +16,8 @@ const PIPE_BYTES_MIN: usize = 64 << 10;
 /// buffer (docs/measurements/choices.md).
 pub(super) const SMALL_BYTES: u64 = 64 << 10;
 
-/// Sizes of the buffers of small files, in bytes. Most files fit into the first. Each has a page
-/// more than the largest file in it: a read of one byte more than the file has meets its end.
+/// Sizes of the buffers of small files, in bytes. Most files fit into the first. Each is a page
+/// larger than its largest file: one byte more than the file has is read, to detect EOF.
 const SMALL_BUFFERS: [usize; 2] = [(16 << 10) + Buffer::ALIGNMENT, SMALL_BYTES as usize + Buffer::ALIGNMENT];
 
 /// Maximum unused buffers of a whole block that a worker keeps, unless they are registered, or each

@@ -89,7 +89,7 @@ fn whatever_happens_meanwhile_nothing_outside_is_touched() {
     // The change, the remaining entries of the target, and the reports.
     let swap = |one: &str, other: &str| format!("mv {one} saved; mv {other} {one}; mv saved {other}");
     let link = |at: &str| format!("mv {at} moved; ln -s $PWD/outside {at}");
-    // What shows that a directory got other entries is the time of its last change.
+    // Only a directory's mtime shows that its entries have changed.
     let hide = |change: String, at: &str| format!("{change}; touch -d 2020-01-01 {at}");
     let cases: &[(String, &[&str], &[DeleteKind])] = &[
         (String::new(), &[], &[]),
